@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench.errors import RunError
-from seu_bench.models import count_parameters
-from seu_bench_backbones.networks import mlp
-from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of
+from seu_bench.errors import RequestError, RunError
+from seu_bench.models import count_parameters, freeze, is_frozen
+from seu_bench_backbones.networks import mlp, resnet18
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
 from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
@@ -152,3 +152,88 @@ def test_units_that_compute_nothing_can_go(name: str) -> None:
     again.load_architecture(network.architecture())
     again.load_state_dict(network.state_dict())
     assert torch.equal(again.eval()(x, 1), network(x, 1))
+
+
+def own(layers, x):
+    """The chain with its own weights."""
+    return run_chain(
+        layers,
+        x,
+        lambda index, inputs: layers[index].compute(inputs, layers[index].weighted.weight, layers[index].weighted.bias),
+    )
+
+
+def test_alexnet_is_a_chain() -> None:
+    shape = AlexNetShape.of(3, 16, 16, 0.05)
+    network = alexnet(shape).eval()
+    layers = chain_of(network, "hat")
+    assert [layer.units for layer in layers] == [*shape.convolutions, shape.linear, shape.linear]
+    assert [layer.inputs for layer in layers] == [3, *shape.convolutions, shape.linear]
+    assert [layer.spread for layer in layers] == [1, 1, 1, 4, 1]
+    x = torch.randn(5, 3, 16, 16)
+    assert torch.equal(own(layers, x), network(x))
+
+
+def test_mlp_is_a_chain() -> None:
+    network, features = mlp(1, 4, 4, 0.02)
+    layers = chain_of(network, "hat")
+    assert [(layer.inputs, layer.units, layer.spread) for layer in layers] == [(16, 8, 1), (8, features, 1)]
+    x = torch.randn(5, 1, 4, 4)
+    assert torch.equal(own(layers, x), network(x))
+
+
+def test_dropout_before_the_first_layer_is_kept() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Dropout(1.0), nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5))
+    (layer,) = chain_of(network, "hat")
+    assert [type(module) for module in layer.before] == [nn.Flatten, nn.Dropout]
+    assert [type(module) for module in layer.after] == [nn.ReLU, nn.Dropout]
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (nn.Linear(2, 2), "Linear is no Sequential"),
+        (nn.Sequential(nn.Flatten()), "does not end with a linear layer"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), "does not end with a linear layer"),
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), "it has a BatchNorm1d"),
+        (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2)), "in groups"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 2)), "does not read the 2 units"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(4, 2)), "does not read the 2 units"),
+        (resnet18(3, 8, 8, 0.1)[0], "it has a BatchNorm2d"),
+    ],
+)
+def test_others_are_refused(network: nn.Module, told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        chain_of(network, "hat")
+
+
+def test_layers_of_other_sizes() -> None:
+    layers = chain_of(alexnet(AlexNetShape.of(3, 16, 16, 0.05)), "rcl")
+    made = [layer.like(2, 7) for layer in layers]
+    assert [tuple(layer.weight.shape) for layer in made] == [(7, 2, 3, 3)] * 3 + [(7, 8), (7, 2)]
+    assert all(layer.bias is not None for layer in made)
+    assert type(made[0]) is type(layers[0].weighted)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])
+def test_there_and_back(shape: tuple[int, ...]) -> None:
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    packed = pack_bits(mask)
+    assert (packed.dtype, packed.nbytes) == (torch.uint8, packed_bytes(mask.numel()))
+    assert torch.equal(unpack_bits(packed, shape), mask)
+
+
+def test_bits_are_in_order() -> None:
+    assert pack_bits(torch.tensor([True, False, True, *[False] * 5, True])).tolist() == [5, 1]
+
+
+def test_all_bits() -> None:
+    assert pack_bits(torch.ones(8, dtype=torch.bool)).tolist() == [255]
+
+
+def test_freezing_frees_gradients() -> None:
+    frozen, other, parameter = nn.Linear(2, 2), nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+    (other(frozen(torch.ones(1, 2))) * parameter).sum().backward()
+    freeze(frozen, parameter)
+    assert is_frozen(frozen, parameter) and not is_frozen(frozen, other) and is_frozen(nn.ReLU())
+    assert frozen.weight.grad is None and parameter.grad is None and other.weight.grad is not None

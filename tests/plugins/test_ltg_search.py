@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from support.commands import Command
 from support.plugins.ltg import (
     ADAPT,
+    LIVELY,
     NEW,
     REUSE,
     grown,
     images,
     network,
+    positions,
     rectified,
     search,
+    stream,
 )
 from support.tiny import (
+    CPU,
     all_threads,
+    build,
+    class_stream,
+    context,
     one_thread,
+    raw_dataset,
+    registry,
     same,
     weights,
 )
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream
+from seu_bench.models.sizes import count_macs, count_parameters
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
-from seu_bench_ltg.network import GrowingAlexNet, Mixture, Position
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, GrowingLayer, Mixture, Position, Stop
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -263,3 +281,150 @@ def test_useless_features_are_replaced() -> None:
     """A linear layer without a usable unit gets a new one; with the same unit alive it is reused."""
     assert choices_found("none")[3] == "reuse 0"
     assert choices_found("dead")[3] == "new"
+
+
+# --- adapters count, and old paths keep theirs ------------------------------------------------------------------------
+
+
+@positions
+def test_adapters_stack(position: Position) -> None:
+    """Three tasks adapt one unit: each path has the adapters that were there when it was made, and a reuse those of
+    its own time; outputs are the sum of terms by hand."""
+    model = network(position)
+    x = images().store
+    logits: list[Tensor] = []
+    model.eval()
+    for task, first in enumerate((None, ADAPT, ADAPT, REUSE)):
+        if first is not None:
+            grown(model, task, first, *[REUSE] * 4)
+        with torch.no_grad():
+            logits.append(model(x, task))
+            assert all(torch.equal(model(x, earlier), logits[earlier]) for earlier in range(task + 1))
+    assert [model.paths[task][0] for task in range(4)] == [Stop(0, count) for count in (0, 1, 2, 2)]
+    layer = model.layer(0)
+    parts = [part(x) for part in (layer.units[0], *layer.adapters_of(0))]
+    for count in range(3):
+        terms = parts[: count + 1]
+        by_hand = sum(map(rectified, terms)) if position == "post" else rectified(sum(terms))
+        torch.testing.assert_close(layer(x, Stop(0, count)), by_hand)
+    path = count_parameters(model.task_module(2)) - count_parameters(model.heads[2])
+    assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4
+
+
+def test_decisions_must_fit() -> None:
+    """No unit that is not there, no adapter of a linear layer, no module too many or too few."""
+    layer = network().layer(0)
+    linear = network().layer(4)
+    wrong: list[tuple[GrowingLayer, Decision]] = [
+        (layer, Decision(Choice("reuse", 1))),
+        (layer, Decision(ADAPT)),
+        (layer, Decision(REUSE, layer.make_adapter())),
+        (layer, Decision(Choice("new", 0), layer.make_unit())),
+        (linear, Decision(ADAPT, linear.make_unit())),
+    ]
+    for where, decision in wrong:
+        with pytest.raises(ValueError, match="does not fit a layer of 1 units"):
+            where.grow(decision, 1)
+
+
+# --- the stage --------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_search() -> None:
+    """The search takes its own epochs and weight decay, and otherwise what training has."""
+    source = stream()
+    given = {"epochs": 7, "batch_size": 5, "weight_decay": 0.1, "learning_rate": 0.2, "momentum": 0.3, "clip_norm": 2}
+    plain = build(source, "ltg", **given)
+    assert plain.options.searching(plain.schedule) == Schedule(**{**given, "weight_decay": 0.0003})
+    assert (plain.options.size_penalty, plain.options.arch_learning_rate) == (0.001, 0.025)
+    own = {"search_epochs": 3, "search_weight_decay": 0.2, "arch_learning_rate": 0.5, "arch_weight_decay": 0.6}
+    other = build(source, "ltg", **given, **own, size_penalty=0, lr_schedule="constant", restore="last")
+    stage = other.search_stage(TaskData(1, source.tasks[1].train, source.tasks[1].valid))
+    assert (stage.epochs, stage.schedule.epochs, stage.optimizer.param_groups[0]["weight_decay"]) == (3, 3, 0.2)
+    group = stage.arch_optimizer.param_groups[0]
+    assert (group["lr"], group["weight_decay"], stage.options.size_penalty) == (0.5, 0.6, 0)
+    stage.run()
+    assert stage.optimizer.param_groups[0]["lr"] == 0.2 and stage.best.loss == math.inf
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "first_adapter", "column"), [(3, 32, 256, 12_957_824), (1, 28, 128, 9_286_656)]
+)
+def test_published_sizes(channels: int, size: int, first_adapter: int, column: int) -> None:
+    """Adapters and a whole new column at full width."""
+    with torch.device("meta"):
+        model = GrowingAlexNet(AlexNetShape.of(channels, size, size), (2,))
+        adapters = [model.layer(index).make_adapter() for index in range(3)]
+        heads = count_parameters(model)
+        model.grow_anew(0)
+    assert [count_parameters(adapter) for adapter in adapters] == [first_adapter, 8320, 33_024]
+    assert count_parameters(model) - heads == column
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "least", "column"),
+    [
+        ("split_cifar10", 12_978_314, 12_957_824),
+        ("split_cifar100", 13_162_724, 12_957_824),
+        ("mixture", 13_097_156, 12_957_824),
+        ("pmnist", 9_491_556, 9_286_656),
+    ],
+)
+def test_cost_is_from_all_reused_to_all_new(command: Command, benchmark: str, least: int, column: int) -> None:
+    """At least the fixed network's size; at most a column more for each later task."""
+    answer = command(
+        *("cost", "--format", "json", "--strategy", "ltg", "--benchmark", benchmark, "--protocol", "paper")
+    )
+    assert answer.status == 0
+    document = json.loads(answer.out)
+    tasks = len(document["tasks"])
+    assert document["params_total_min"] == [least] * tasks
+    assert document["params_total"] == [least + task * column for task in range(tasks)]
+    if benchmark == "pmnist":
+        adapters = 784 * 64 + 196 * 64 * 128 + 49 * 128 * 256
+        assert document["macs"] == [document["macs_min"][0] + task * adapters for task in range(10)]
+        half, steps = 54_000 // 2, -(-27_000 // 128)
+        assert document["stages"]["search"] == {
+            "train": 9 * 50 * (half + steps * 128),
+            "evaluate": 9 * 50 * 6000,
+            "image_passes": 9 * 50 * (half + steps * 128 + 6000),
+        }
+
+
+def cost_of(source: TaskStream, options: Mapping[str, Any]) -> Cost:
+    found: Cost = registry().strategies.find("ltg").factory.cost(context(source.plan, "ltg", options))
+    return found
+
+
+@pytest.mark.parametrize("restore", ["best_valid", "last"])
+def test_cost_holds(restore: str) -> None:
+    """Sizes lie in the range, and image passes are exact, for halves that leave a batch of one image too."""
+    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], data=raw_dataset([17, 17, 16, 16, 16, 23, 23], [4] * 7))
+    options = {**LIVELY, "restore": restore, "search_epochs": 3}
+    seen: list[StageProgress] = []
+    strategy = build(source, "ltg", on_progress=seen.append, **options)
+    cost = cost_of(source, options)
+    scenario = source.avalanche()
+    for task, experience in enumerate(scenario.train_stream):
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+        assert cost.params_total_min[task] <= count_parameters(strategy.model) <= cost.params_total[task]
+    found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
+    assert found == {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
+
+
+def test_the_largest_path_is_the_cost() -> None:
+    """A path through all adapters has exactly the most multiply-accumulates, one of new units the least."""
+    source = stream()
+    options = {"width": 0.25}
+    cost = cost_of(source, options)
+    for kind, expected in (("adapt", cost.macs), ("new", cost.macs_min)):
+        model: GrowingAlexNet = build(source, "ltg", **options).model
+        model.grow_anew(0)
+        for task in (1, 2):
+            new = Choice("new", task)
+            grown(model, task, *[Choice("adapt", 0) if kind == "adapt" else new] * 3, *[new] * 2)
+        model.eval()
+        for task in range(3):
+            found = count_macs(lambda x, task=task, model=model: model(x, task), (1, 8, 8), CPU)  # type: ignore[misc]
+            assert found == expected[task]
+    assert all(before < after for before, after in pairwise(cost.macs[::2]))

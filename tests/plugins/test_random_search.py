@@ -7,14 +7,24 @@ import math
 import random
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from support.tiny import all_threads, one_thread
+import torch
+from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
+from support.tiny import all_threads, class_stream, genotype, one_thread
 
-from seu_bench_kit.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
+from seu_bench_inherit import InheritOptions, InheritSearchOptions
+from seu_bench_inherit.creator import InheritCreation
+from seu_bench_inherit.searcher import InheritSearch
+from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit.contracts import SEARCH
+from seu_bench_kit.search_space import EDGES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
+from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
+from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -111,7 +121,7 @@ def changed(form: tuple[Edge, ...], row: int, *edges: Edge) -> tuple[Edge, ...]:
     return (*form[:row], *edges, *form[row + 1 :])
 
 
-TOP2 = GENOTYPES["darts_v1"]
+TOP2 = PUBLISHED["darts_v1"]
 ALL14 = uniform_genotype("none", "all14")
 
 
@@ -154,3 +164,140 @@ def test_tables_with_nan_are_refused(space: SearchSpace, table: int, place: tupl
     tables[table][place] = math.nan
     with pytest.raises(ValueError, match="a table of operations holds NaN"):
         space.derive(tables)
+
+
+#: Paths that end in different units.
+APART = ((0, 0, 0, 0), (1, 1, 1, 1))
+NEWEST = (2, 2, 2, 2)
+MANY = class_stream([[0, 1], [2, 3], [4, 5]], images=60)
+
+
+def inherit(model: SuperModel | None = None, task: int = 2, **options: Any) -> InheritCreation:
+    """A stage of so many epochs that all images may be scored."""
+    return InheritCreation(InheritOptions(**options), asked(model or alike(), task))
+
+
+def asked(model: SuperModel, task: int = 2) -> CreationTask:
+    """More images than neighbours that vote."""
+    return replace(task_of(model, task, epochs=30), images=MANY.tasks[task].train)
+
+
+def alike(task: int = 2, *, stem: str = "selectable", paths: Sequence[Sequence[int]] = APART) -> SuperModel:
+    """A super model whose new units have the genotype of the first task's."""
+    model = grown(task, stem=stem, paths=paths)
+    model.keep(task, [0] * 4)
+    del model.paths[task]
+    model.expand(genotype(GENOTYPES[0]), task)
+    return model
+
+
+def weights_of(model: SuperModel, path: Sequence[int]) -> list[dict[str, torch.Tensor]]:
+    """Copies of the units' states on a path."""
+    return [
+        {name: value.clone() for name, value in model.unit(layer, index).state_dict().items()}
+        for layer, index in enumerate(path)
+    ]
+
+
+def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    """Whether two states have the same tensors by the same names."""
+    return left.keys() == right.keys() and all(torch.equal(value, right[name]) for name, value in left.items())
+
+
+def dead(model: SuperModel, path: Sequence[int]) -> None:
+    """Make the features of a path tell nothing: its last unit gives zeros."""
+    for tensor in model.unit(3, path[3]).state_dict().values():
+        tensor.zero_()
+
+
+# --- the searcher -----------------------------------------------------------------------------------------------------
+
+
+def test_genotype_goes_on() -> None:
+    """The first task's is drawn of the seed alone; later tasks have it, whatever their seed."""
+    images, space = class_stream([[0, 1], [2, 3]], images=8).tasks[0].train, SearchSpace()
+
+    def found(seed: int, earlier: Sequence[Any] = ()) -> Any:
+        task = SearchTask(images, len(earlier), 2, space, SEARCH, seed, torch.device("cpu"), earlier)
+        return InheritSearch(InheritSearchOptions(), task).run()
+
+    first = found(3)
+    assert found(3) == first and space.fault(first) is None and len({found(seed) for seed in range(8)}) == 8
+    others = tuple(PUBLISHED.values())[:2]
+    assert found(4, (first, *others)) == first
+
+
+# --- the related task -------------------------------------------------------------------------------------------------
+
+
+def test_equal_scores() -> None:
+    """Of equal scores the latest task's path is taken; so it is where nothing is scored."""
+    model = alike()
+    for path in APART:
+        dead(model, path)
+    stage = inherit(model)
+    stage.advance()
+    assert stage.scores[0] == stage.scores[1] and stage.related == APART[1]
+    for options in ({"relation": "latest"}, {"images": 0}, {"images": 1}):
+        stage = inherit(alike(), **options)
+        stage.run()
+        assert stage.scores == [] and stage.related == APART[1] and stage.image_passes == 0
+
+
+@pytest.mark.parametrize(("relation", "accuracy"), [("ridge", ridge_accuracy), ("knn", knn_accuracy)])
+def test_scores(relation: str, accuracy: Any) -> None:
+    """A classifier is fitted on the first half of the images and measured on the second."""
+    model = alike()
+    stage = inherit(model, relation=relation, images=40)
+    stage.advance()
+    x, y = all_of(asked(model).images.part(0, 40))
+    model.eval()
+    with torch.no_grad():
+        features = [model.features(x, path) for path in (APART[1], APART[0])]
+    expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
+    assert stage.scores == pytest.approx(expected)
+    assert stage.image_passes == 80
+
+
+@pytest.mark.parametrize("images", [20, 6])
+@pytest.mark.parametrize("epochs", [1, 4, 30])
+@pytest.mark.parametrize("task", [1, 2, 4])
+def test_budget(epochs: int, images: int, task: int) -> None:
+    """A tenth of what a creation would pass forward, for all earlier paths together, at most; none for one path."""
+    stage = creation("inherit", grown(task, paths=PATHS), task, epochs=epochs, images=images)
+    stage.run()
+    most = announced("inherit", epochs=epochs, images=images)
+    assert most == epochs * images // 10 and stage.image_passes <= most
+    each = min(most // task, images)
+    assert stage.image_passes == (each * task if task > 1 and each > 1 else 0)
+
+
+# --- what is inherited ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [0, 1])
+def test_copies(quiet: int) -> None:
+    """New units of the related units' genotype have their weights and statistics; old units stay, bit by bit."""
+    model = alike()
+    dead(model, APART[quiet])
+    before, fresh = model.frozen_state(), weights_of(model, NEWEST)
+    stage = inherit(model)
+    path = stage.run()
+    assert path == NEWEST and model.frozen_fault(before) is None
+    related = weights_of(model, APART[1 - quiet])
+    # Of the second task's path only the stem is of one shape with the new units.
+    for layer, new in enumerate(weights_of(model, NEWEST)):
+        wanted = related[layer] if quiet == 1 or layer == 0 else fresh[layer]
+        assert equal(new, wanted)
+        assert not equal(related[layer], fresh[layer])
+
+
+@pytest.mark.parametrize("stem", ["selectable", "shared"])
+@pytest.mark.parametrize("shared", [0, 1, 3, 4, 9])
+def test_shared_layers(shared: int, stem: str) -> None:
+    """The first layers are the related path's, as many as there are at most."""
+    model = alike(stem=stem)
+    stage = inherit(model, shared=shared)
+    path = stage.run()
+    new = [count - 1 for count in model.candidates]
+    assert path == (*stage.related[:shared], *new[shared:])
