@@ -49,7 +49,7 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
     learning on this machine, null where it is not measured.
     """
     from seu_bench.engine.environment import choose_device
-    from seu_bench.engine.speed import measure_speed
+    from seu_bench.engine.forecast import measure_speed
 
     plan = run.plan()
     cost = run.cost(run.context(plan))

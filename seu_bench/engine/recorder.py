@@ -21,13 +21,12 @@ from seu_bench.config.tuned import TunedFile
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
-from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import differing_code, refuse_other_code
-from seu_bench.results.record import Record, StageRecord, record_digest, upgraded
+from seu_bench.results.record import Record, StageRecord, record_digest
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.attached import AttachedValues, has_state
@@ -164,7 +163,7 @@ class RunRecorder:
             CheckpointError: it is no record of this run.
         """
         try:
-            before = upgraded(Record.model_validate(state))
+            before = Record.model_validate(state)
         except ValueError as error:
             raise CheckpointError("a checkpoint cannot be used: it holds no record") from error
         now = self.record
@@ -175,10 +174,6 @@ class RunRecorder:
             )
         if not self.accept_code:
             refuse_other_code(before.code, self.code, now.run_id)
-        if before.threads != now.threads:  # of a version that did not count threads among what decides a run
-            raise CheckpointError(
-                f"a checkpoint cannot be used: it was computed with {before.threads} threads, not {now.threads}"
-            )
         if len(before.accuracy_matrix) != len(now.task_names):
             raise CheckpointError("a checkpoint cannot be used: its record is of another stream")
         return before
@@ -277,8 +272,8 @@ def _benchmark_file(request: Request) -> str | None:
 def _given_options(run: ResolvedRun) -> tuple[str, ...]:
     """Names of the options that the request set to something else than the default."""
     parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
-    changed = {f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)}
-    return tuple(it.key for it in option_sources(run) if it.source == "given" and it.key in changed)
+    changed = [f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)]
+    return tuple(key for key in changed if key in run.request.options)
 
 
 def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:

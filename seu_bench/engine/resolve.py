@@ -15,17 +15,15 @@ from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.sources.definitions import definition_source
-from seu_bench.data.task_parts import dataset_names
+from seu_bench.data.sources import definition_source
+from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
 from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
-from seu_bench.plugin.entries import Kind
-from seu_bench.plugin.manager import PACKAGE
+from seu_bench.plugin.manager import PACKAGE, Kind
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
@@ -240,8 +238,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
     tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     defaults = tuned.options(as_default=True) if tuned else {}
-    renamed = factory.options.renamed
-    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
+    prepare = factory.options.prepare
+    given = (prepare(tuned.options(as_default=False)) if tuned else {}) | prepare(request.options)
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, defaults)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")

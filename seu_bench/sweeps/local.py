@@ -34,7 +34,7 @@ from seu_bench.utils.text import printable
 METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 #: Modules that every job imports sooner or later; the last one for scikit-learn's digits.
 _PRELOADED: Final = (
-    "seu_bench.engine.checkpoint_manager",
+    "seu_bench.engine.checkpoint",
     "seu_bench.engine.recorder",
     "seu_bench.engine.saved_model",
     "seu_bench.engine.runner",

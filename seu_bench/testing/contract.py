@@ -23,7 +23,7 @@ import torch
 from scipy.special import bdtrc
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.engine.forecast import differences
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.modes import steps_watched

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.models.sizes import count_bytes
 from seu_bench.testing.trial import Learner, from_file, require
 from seu_bench.training.monitoring.memory import LABEL_BYTES

@@ -1,9 +1,13 @@
-"""Parts of cost estimates: image passes of training and of evaluation, sizes on the meta device."""
+"""Parts of cost estimates: image passes of training and of evaluation, sizes and operations on the meta device.
+
+``one_path``: all tasks are computed by the same layers up to their heads, so that one of each number of classes stands
+for the others; counting is most of what an estimate takes.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +19,8 @@ from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, chec
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
     from seu_bench.models.multihead import MultiHeadModel
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,15 +36,20 @@ class PassFlops:
     evaluate: int
 
 
+def on_meta(build: Callable[[], T]) -> T:
+    """Build a model on torch's meta device, without allocating its weights."""
+    import torch
+
+    with torch.device("meta"):
+        return build()
+
+
 def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
     """Count what a network on the meta device takes per image.
 
     Args:
         forward: images of the stream -> any output; gradients are those of what requires them.
         plan: of the stream.
-
-    Returns:
-        The operations.
     """
     import torch
 
@@ -57,41 +68,39 @@ def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
 
 
 def task_flops(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[PassFlops, ...]:
-    """Operations per image on each task's path, of a model on the meta device.
-
-    Args:
-        model: all of the path trains that requires gradients.
-        plan: of the stream.
-        one_path: as of :func:`~seu_bench.training.costing.task_macs`.
-
-    Returns:
-        Operations by task.
+    """Operations per image on each task's path, of a model on the meta device; what requires gradients trains.
 
     Example:
         ``stages = priced(training_passes(plan, schedule), task_flops(model, plan))``
     """
     model.train()
-    counted = functools.cache(
-        lambda task: pass_flops(functools.partial(model.forward_single_task, task_label=task), plan)
-    )
-    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))
+    return _by_task(lambda forward: pass_flops(forward, plan), model, plan, one_path=one_path)
 
 
-def paths_begun(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool) -> Iterator[int]:
-    """Begin each task of a stream in turn.
+def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
+    """Multiply-accumulates per image on each task's path, of a model on the meta device."""
+    import torch
 
-    Args:
-        model: a head of it may grow with each task.
-        plan: of the stream.
-        one_path: as of :func:`~seu_bench.training.costing.task_macs`.
+    from seu_bench.models.sizes import count_macs
 
-    Yields:
-        The task whose path costs what that of the task just begun does.
-    """
-    heads = plan.classes_per_task
+    model.eval()
+    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
+    return _by_task(lambda forward: count_macs(forward, shape, meta), model, plan, one_path=one_path)
+
+
+def _by_task(
+    count: Callable[[Callable[[Any], Any]], T], model: MultiHeadModel, plan: StreamPlan, *, one_path: bool
+) -> tuple[T, ...]:
+    """What counting each task's path gives, as its task has begun: a head of the model may grow with each."""
+    heads, found = plan.classes_per_task, list[T]()
+    known: dict[int, T] = {}
     for task, width in enumerate(heads):
         model.begin_task(task)
-        yield heads.index(width) if one_path and plan.scenario != "class" else task
+        path = heads.index(width) if one_path and plan.scenario != "class" else task
+        if path not in known:
+            known[path] = count(functools.partial(model.forward_single_task, task_label=path))
+        found.append(known[path])
+    return tuple(found)
 
 
 def priced(
@@ -103,18 +112,12 @@ def priced(
         stages: each passes images on its task's path.
         most: operations per image, by task.
         least: the same at least; ``None``: ``most`` is exact.
-
-    Returns:
-        The stages.
     """
 
     def flops(stage: StageCost, costs: Sequence[PassFlops]) -> int:
         return stage.train * costs[stage.task].train + stage.evaluate * costs[stage.task].evaluate
 
     return [replace(it, flops=flops(it, most), flops_min=flops(it, least or most)) for it in stages]
-
-
-ModelT = TypeVar("ModelT")
 
 
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
@@ -125,9 +128,6 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
         schedule: of training; its epochs count.
         validate: whether validation images are passed after each epoch, as ``StagedStrategy`` does where ``restore``
             is ``best_valid``.
-
-    Returns:
-        One stage per task.
     """
     epochs = schedule.epochs
     return [
@@ -137,32 +137,9 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
 
 
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
-    """Image passes of the evaluation after each task: the test images of all tasks up to it. They cost nobody anything:
-    leave them out of :func:`~seu_bench.training.priced`.
-
-    Args:
-        plan: of the stream.
-
-    Returns:
-        One stage per task.
-    """
+    """Image passes of the evaluation after each task: test images of all tasks up to it. They are not priced."""
     tests = [task.num_test for task in plan.tasks]
     return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
-
-
-def on_meta(build: Callable[[], ModelT]) -> ModelT:
-    """Build a model without allocating its weights.
-
-    Args:
-        build: called on torch's meta device.
-
-    Returns:
-        What ``build`` returned.
-    """
-    import torch
-
-    with torch.device("meta"):
-        return build()
 
 
 def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memory: int | None = None) -> Cost:
@@ -173,9 +150,6 @@ def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memo
         macs: multiply-accumulates per image, per task, since heads may differ in width.
         stages: image passes.
         memory: bytes of all that is kept after each task; ``None``: not estimated.
-
-    Returns:
-        The cost.
     """
     constant = (params,) * len(macs)
     kept = () if memory is None else (memory,) * len(macs)
@@ -216,32 +190,10 @@ def fixed_size_cost(
     shared = build is None  # a backbone computes all tasks by the same layers; of another network nothing is known
     model: MultiHeadModel = on_meta(build or (lambda: backbone_model(context)))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
-    stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     flops = task_flops(model, plan, one_path=shared)
-    learning = [*priced(stages, flops), *priced(more, flops)]
+    learning = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     macs = task_macs(model, plan, one_path=shared)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(trained)
-    return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
-
-
-def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
-    """Multiply-accumulates per image on each task's path, of a model on the meta device.
-
-    Args:
-        one_path: all tasks are computed by the same layers up to their heads, so that one of each number of classes
-            stands for the others; counting is most of what an estimate takes.
-
-    Returns:
-        Multiply-accumulates by task.
-    """
-    import torch
-
-    from seu_bench.models.sizes import count_macs
-
-    model.eval()
-    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
-    counted = functools.cache(
-        lambda task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
-    )
-    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))
+    stages = [*priced([*learning, *more], flops), *evaluation_passes(plan)]
+    return fixed_cost(count_parameters(model), macs, stages, memory)

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from seu_bench.engine.checkpoint import CheckpointFolder, Position, read_checkpoint, read_header, write_checkpoint
-from seu_bench.engine.checkpoint_manager import SHARE, CheckpointManager
+from seu_bench.engine.checkpoint import (
+    SHARE,
+    CheckpointFolder,
+    CheckpointManager,
+    Position,
+    read_checkpoint,
+    read_header,
+    write_checkpoint,
+)
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import CheckpointError, ExitStatus, Interruption
 

@@ -34,7 +34,7 @@ scenario = "class"
 [protocols.mine]
 summary = "short"
 training = { epochs = 1 }
-strategies.replay.mem_size = 30
+strategies.replay.memory = 30
 strategies.gem.patterns_per_experience = 15
 """
 
@@ -54,7 +54,7 @@ def run_id(strategy: str, benchmark: str = "split_mnist_class", **options: Any) 
     ("strategy", "options", "digest"),
     [
         ("replay", {}, "b48760a2d7"),
-        ("replay", {"mem_size": 77}, "252e7d21ab"),
+        ("replay", {"memory": 77}, "252e7d21ab"),
         ("gem", {}, "d636965674"),
         ("gem", {"patterns_per_experience": 7}, "0e0551593c"),
         ("icarl", {}, "1042a6074b"),
@@ -74,7 +74,7 @@ def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -
         return {key: value for key, value in sources.items() if key in ("memory", "patterns_per_experience")}
 
     assert found("replay") == {"memory": (30, "protocol mine")}
-    assert found("replay", memory=50) == found("replay", mem_size=50) == {"memory": (50, "given")}
+    assert found("replay", memory=50) == {"memory": (50, "given")}
     assert found("gem")["patterns_per_experience"] == (15, "protocol mine") and found("gem")["memory"][0] is None
     assert found("gem", memory=50)["memory"] == (50, "given")
     assert found("gem", memory=50)["patterns_per_experience"][0] is None
