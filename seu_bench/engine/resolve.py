@@ -238,11 +238,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
-    tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
-    defaults = tuned.options(as_default=True) if tuned else {}
-    renamed = factory.options.renamed
-    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
-    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, defaults)
+    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    chosen, renamed = tuned.options if tuned else {}, factory.options.renamed
+    given = renamed({} if is_default else chosen) | renamed(request.options)
+    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     used = dataset_names(benchmark)
@@ -271,7 +270,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
+    replaced = {*request.options, *(picked.preset if is_default else ())}
     run = ResolvedRun(
         request,
         spec,
@@ -283,7 +282,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         picked.backbone,
         sources,
         packages,
-        tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
+        tuned if chosen.keys() - replaced else None,
         _code(registry, request, picked, packages),
     )
     run.refuse_tuned_seed(request.seed)
