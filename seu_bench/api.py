@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seu_bench.config.commands import unused_flags
 from seu_bench.config.run import Evaluation, Precision, Request
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import PluginError
-from seu_bench.plugin.files import end_import, importable_file
+from seu_bench.plugin.methods import end_import, importable_file
 from seu_bench.plugin.registry import Registry, is_installed, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
@@ -133,11 +133,10 @@ def run(
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
-    if outcome.reused:
-        has_model = record.weights_sha256 is not None
-        lines = unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model, as_flags=False)
-        if lines:
-            warnings.warn("; ".join(lines), UserWarning, stacklevel=2)
+    if outcome.reused and (unused := unused_flags(request)):
+        how = "restart=True makes it again, seu-bench log sends its record"
+        told = f"without effect, because the run was finished before: {unused} ({how})"
+        warnings.warn(told, UserWarning, stacklevel=2)
     return record
 
 
@@ -277,8 +276,7 @@ def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     if not methods:
         return dict(given)
     names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
-    folder = Path(given.get("results", "results")) / "plugins"
-    files = [importable_file(method, folder) for method in methods if not is_installed(method)]
+    files = [importable_file(method) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
     return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
 

@@ -13,7 +13,7 @@ from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.output.entry import entry_document, entry_parts
 from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.errors import OptionError, UnknownNameError
-from seu_bench.plugin.entries import Kind
+from seu_bench.plugin.manager import Kind
 from seu_bench.plugin.registry import Registry, use_plugins
 
 

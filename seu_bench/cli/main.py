@@ -22,7 +22,7 @@ from seu_bench.cli.completion.shells import VARIABLE, answer
 from seu_bench.cli.output.verbosity import verbosity_options
 from seu_bench.errors import ExitStatus, Interruption, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.manager import PACKAGE, WITHOUT, broken, installed_points, load_plugins, only_ours
+from seu_bench.plugin.manager import PACKAGE, WITHOUT, Entry, Kind, broken, collect, installed_points, load_plugins
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
@@ -31,7 +31,6 @@ from seu_bench.utils.startup import defer_imports, wait_passively
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.entries import Entry, Kind
     from seu_bench.plugin.registration import CommandFactory, Register
 
 #: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
@@ -138,13 +137,9 @@ class CommandGroup(click.Group):
 
 def plugin_commands() -> Kind[CommandFactory] | None:
     """Load the plugins of other packages and collect all commands; ``None``: there are no such plugins."""
-    if only_ours():
-        return None
-    from seu_bench.plugin.entries import Entry, collect
-
     others = [(point, package) for point, package in installed_points() if package != PACKAGE]
     ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
-    return collect(load_plugins(others), "command", "commands", ours, needs="build")
+    return collect(load_plugins(others), "command", "commands", ours, needs="build") if others else None
 
 
 def other_commands(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactory]]:

@@ -14,7 +14,7 @@ from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command
-from seu_bench.config.fields import CommandLine
+from seu_bench.config.run import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.leaderboard.markdown import count

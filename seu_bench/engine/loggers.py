@@ -26,7 +26,7 @@ from seu_bench.utils.progress import bar, tracked
 from seu_bench.utils.text import error_line, without_credentials
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.entries import Entry
+    from seu_bench.plugin.manager import Entry
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record

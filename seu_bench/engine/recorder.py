@@ -20,7 +20,6 @@ from seu_bench.config.run import ResultFields
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
-from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.paths import make_attached
@@ -261,8 +260,8 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
 def _given_options(run: ResolvedRun) -> tuple[str, ...]:
     """Names of the options that the request set to something else than the default."""
     parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
-    changed = {f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)}
-    return tuple(it.key for it in option_sources(run) if it.source == "given" and it.key in changed)
+    changed = [f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)]
+    return tuple(key for key in changed if key in run.request.options)
 
 
 def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:

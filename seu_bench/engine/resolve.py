@@ -15,17 +15,15 @@ from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.sources.definitions import definition_source
-from seu_bench.data.task_parts import dataset_names
+from seu_bench.data.sources import definition_source
+from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
 from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
-from seu_bench.plugin.entries import Kind
-from seu_bench.plugin.manager import PACKAGE
+from seu_bench.plugin.manager import PACKAGE, Kind
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
@@ -239,8 +237,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
     tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
-    chosen, renamed = tuned.options if tuned else {}, factory.options.renamed
-    given = renamed({} if is_default else chosen) | renamed(request.options)
+    chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
+    given = prepare({} if is_default else chosen) | prepare(request.options)
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")

@@ -74,9 +74,6 @@ def deferred(reference: str) -> Deferred:
 
     Args:
         reference: ``"package.module:function"``; a class is a function, too.
-
-    Example:
-        ``build = deferred("my_plugin.learning:build")``
     """
     return Deferred(reference)
 
@@ -84,8 +81,7 @@ def deferred(reference: str) -> Deferred:
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
-    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory` and
-    :class:`~seu_bench.training.interfaces.ComponentFactory`. A class of your own with these attributes does as well.
+    A class of your own with the same attributes does as well.
 
     Args:
         summary: one line for ``seu-bench list``.
@@ -107,19 +103,7 @@ class LazyFactory:
             ``seu-bench check-plugin``, where its defaults do not.
 
     Example:
-        ::
-
-            @hookimpl
-            def register_strategies(register: Register[StrategyFactory]) -> None:
-                register(
-                    "mine",
-                    LazyFactory(
-                        "fine-tuning with a twist",
-                        options=MyOptions,
-                        build="my_plugin.learning:build",
-                        cost="seu_bench.training:fixed_size_cost",
-                    ),
-                )
+        ``register("mine", LazyFactory("my logger", options=MyOptions, build="my_plugin.logger:build"))``
     """
 
     def __init__(
@@ -160,11 +144,7 @@ def _no_cost(context: Any) -> Any:
 
 
 class CommandFactory(Protocol):
-    """A command of ``seu-bench``.
-
-    Attributes:
-        summary: one line for ``seu-bench --help``.
-    """
+    """A command of ``seu-bench``; ``summary`` is its line in ``seu-bench --help``."""
 
     @property
     def summary(self) -> str: ...

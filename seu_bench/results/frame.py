@@ -13,13 +13,17 @@ from pydantic import BaseModel
 from seu_bench.results.leaderboard.boards import CHOICES
 from seu_bench.results.leaderboard.building import collect
 from seu_bench.results.record import Record
-from seu_bench.results.record_index import BLANK, DETAILS
+from seu_bench.results.record_files import DETAILS
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.reference_rows import reference_of
 
 if TYPE_CHECKING:
     import pandas
 
+#: A record whose columns a table without records has.
+_BLANK: Final = Record(
+    run_id="x", status="finished", strategy="", benchmark="x", benchmark_version=0, protocol="x", seed=0
+)
 #: Records that are turned into rows at once.
 _AT_ONCE: Final = 500
 
@@ -66,7 +70,7 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
     records, unread = collect(Path(folder), details=details)
     left_out = set() if details else set(DETAILS)
     metrics = dict.fromkeys(_metric_column(key) for record in records for key in record.metrics)
-    columns: dict[str, list[Any]] = {} if records else {name: [] for name in _flat(BLANK, left_out)}
+    columns: dict[str, list[Any]] = {} if records else {name: [] for name in _flat(_BLANK, left_out)}
     # Lists of columns, some rows at a time: a table of rows takes several times the memory.
     for begin in range(0, len(records), _AT_ONCE):
         rows = [_flat(record, left_out) for record in records[begin : begin + _AT_ONCE]]

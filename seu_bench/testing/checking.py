@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 import pytest
 
 from seu_bench.errors import OptionError, SeuBenchError
-from seu_bench.plugin.subjects import Subject
+from seu_bench.plugin.code import Subject
 from seu_bench.testing.places import Place, chain, place_defined, place_raised, readable_traceback
 from seu_bench.utils.progress import Bar, bar, hidden
 

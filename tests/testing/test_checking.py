@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.tiny import all_threads, one_thread, registry
 
-from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.code import Subject, subjects
+from seu_bench.plugin.manager import Entry
 from seu_bench.plugin.registration import LazyFactory
-from seu_bench.plugin.subjects import Subject, subjects
 from seu_bench.testing.checking import CONTRACTS, Check, check, names_of_checks
 
 setup_module, teardown_module = one_thread, all_threads

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from seu_bench.engine.option_sources import OptionSource
-    from seu_bench.plugin.entries import Entry, Kind
+    from seu_bench.plugin.manager import Entry, Kind
 
 #: How an option of each kind is given.
 _GIVEN: Final[Mapping[str, str]] = {

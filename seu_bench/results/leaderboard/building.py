@@ -29,7 +29,6 @@ from seu_bench.results.leaderboard.ordering import ordered, size_axis
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import RECORD_NAME, Record
 from seu_bench.results.record_files import read_records
-from seu_bench.results.record_index import read_summaries
 from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, has_unequal_tasks
 from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import missing_references
@@ -148,10 +147,7 @@ def collect(
     gc.disable()
     try:
         items: Iterable[Record | SeuBenchError]
-        if is_shared(results):
-            items = submitted_records(results)
-        else:
-            items = read_records(results) if details else (found.record for found in read_summaries(results))
+        items = submitted_records(results) if is_shared(results) else read_records(results, details=details)
         for item in items:
             if isinstance(item, Record):
                 records.append(item)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import math
 import os
 import re
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
+from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit, one_line, require_memory
 from seu_bench.data.image_file import ImageFile
-from seu_bench.data.sources.common import one_line, require_memory
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.files import PART, make_folder
 from seu_bench.utils.locks import folder_lock
@@ -32,29 +29,49 @@ from seu_bench.utils.reading import open_file
 DECODED: Final = "decoded"
 #: Seconds for which a process waits for another one that decodes the same images.
 PATIENCE: Final = 24 * 3600.0
-#: Ending of files of decoded images.
-_ENDING: Final = ".pixels"
-#: Bytes of the checksum at the end of such a file.
-_CHECKSUM_BYTES: Final = 64
-
-#: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
-_VERSION: Final = 2
 #: Files of which a message gives the names.
 NAMED: Final = 20
+#: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
+_VERSION: Final = 2
+#: Bytes of the checksum at the end of a file of decoded images.
+_CHECKSUM_BYTES: Final = 64
 
-Result = TypeVar("Result")
 Decode: TypeAlias = Callable[[Path], Images]
+#: Image files and their labels ``[N]``.
 Split: TypeAlias = tuple[Sequence[Path], Labels]
 
 
-def image_errors() -> tuple[type[Exception], ...]:
-    """What Pillow and :func:`~seu_bench.data.sources.common.as_pixels` raise of a file that is no usable image."""
+def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
+    """A PIL image as 8-bit pixels ``[C, H, W]``; transparency is dropped.
+
+    Args:
+        image: the image, not loaded yet.
+        channels: 1 for grey, 3 for red, green and blue.
+        size: height and width to resize to (bilinear); ``None`` keeps the image's own.
+
+    Raises:
+        ValueError: it has more than 8 bits per channel.
+        OSError, SyntaxError: the image's file is corrupt.
+    """
     from PIL import Image
 
-    return (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+    if image.mode.startswith(("I", "F")) or _has_wide_channels(image):
+        raise ValueError(f"its pixels have more than 8 bits (mode {image.mode}): scale them, and save it with 8 bits")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and (image.height, image.width) != size:
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image, dtype=np.uint8)
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def decoded_in_order(paths: Sequence[Path], decode: Callable[[Path], Result], name: str) -> Iterator[Result]:
+def _has_wide_channels(image: Any) -> bool:
+    """Of channels with 16 bits Pillow reads the upper 8, without a word."""
+    return any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
+
+
+def decoded_in_order(paths: Sequence[Path], decode: Decode, name: str) -> Iterator[Images]:
     """Decode files by several threads, of which Pillow lets all run; results are in order, and few wait.
 
     Args:
@@ -65,46 +82,29 @@ def decoded_in_order(paths: Sequence[Path], decode: Callable[[Path], Result], na
     Raises:
         DataCorruptError: files are no usable images; it comes at the end, and names them all.
     """
-    workers = max(1, min(8, os.cpu_count() or 1))
-    pending: deque[tuple[Path, Future[Result]]] = deque()
-    faults: list[tuple[Path, Exception]] = []
-    faulty = image_errors()
+    from PIL import Image
 
-    def results(most: int) -> Iterator[Result]:
-        while len(pending) > most:
-            path, future = pending.popleft()
-            try:
-                result = future.result()
-            except faulty as error:
-                faults.append((path, error))
-            else:
-                if not faults:
-                    yield result
-
-    with ThreadPoolExecutor(workers, "decode images") as pool:
+    def attempt(path: Path) -> Images | Exception:
         try:
-            for path in tracked(paths, f"reading images of {name}"):
-                pending.append((path, pool.submit(decode, path)))
-                yield from results(4 * workers)
-            yield from results(0)
-        finally:
-            for _, future in pending:
-                future.cancel()
-    if faults:
-        raise _faulty_files(name, faults)
+            return decode(path)
+        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+            return error
 
-
-def _faulty_files(name: str, faults: Sequence[tuple[Path, Exception]]) -> DataCorruptError:
-    """The error that names all files of a data set that are no usable images."""
-    (first, error), count = faults[0], len(faults)
-    if count == 1:
-        what = f"a file that is no usable image: {one_line(error)}"
-    else:
-        lines = [f"  - {path}: {one_line(error)}" for path, error in faults[:NAMED]]
-        lines += [f"  - and {count - NAMED:,} more"] if count > NAMED else []
-        what = "\n".join([f"{count:,} files that are no usable images", *lines])
-    remedy = "repair, convert or remove " + ("it" if count == 1 else "them")
-    return DataCorruptError(f"data set {name!r} has {what}", where=str(first), remedy=remedy)
+    faults: list[str] = []
+    first = None
+    with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode images") as pool:
+        starts = range(0, len(paths), 64)
+        results = (result for start in starts for result in pool.map(attempt, paths[start : start + 64]))
+        for path, result in zip(paths, tracked(results, f"reading images of {name}", len(paths)), strict=True):
+            if isinstance(result, Exception):
+                first = first or path
+                faults.append(f"  - {path}: {one_line(result)}")
+            elif first is None:
+                yield result
+    if first is not None:
+        listed = "\n".join(faults[:NAMED] + ([f"  - and {len(faults) - NAMED:,} more"] if faults[NAMED:] else []))
+        what = f"data set {name!r} has files that are no usable images, {len(faults):,} in all:\n{listed}"
+        raise DataCorruptError(what, where=str(first), remedy="repair, convert or remove them")
 
 
 def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> RawDataset:
@@ -119,9 +119,7 @@ def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> R
     return RawDataset(info, RawSplit(pixels[:count], train[1]), RawSplit(pixels[count:], test[1]))
 
 
-def in_file(
-    info: DatasetInfo, train: Split, test: Split, decoder: Callable[[], Decode], root: Path, place: str
-) -> RawDataset:
+def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: Path, place: str) -> RawDataset:
     """Decode all images into a file below the data root, or find them there; processes that need the same one wait.
 
     The file is another one wherever a file of the data set has another name, class, size or time of change, or Pillow
@@ -131,7 +129,7 @@ def in_file(
     Args:
         info: of the data set.
         train, test: files and labels ``[N]``.
-        decoder: makes what gives a file's pixels ``[C, H, W]``; called if they have to be decoded.
+        decode: gives a file's pixels ``[C, H, W]``.
         root: folder of data sets.
         place: what tells this data set from others of its name, e.g. its folder.
 
@@ -140,8 +138,8 @@ def in_file(
     """
     shape = (info.channels, info.height, info.width)
     require_memory(info.name, 4 * (os.cpu_count() or 1), shape)  # decoded ones that wait
-    folder = root / DECODED / f"{info.name}-{_hex(f'{place} {shape}'.encode())[:8]}"
-    file = folder / f"{_key(shape, train, test)}{_ENDING}"
+    folder = root / DECODED / f"{info.name}-{hashlib.sha256(f'{place} {shape}'.encode()).hexdigest()[:8]}"
+    file = folder / f"{_key(shape, train, test)}.pixels"
 
     def stored(path: Path) -> RawDataset:
         images = ImageFile(path, 0, len(train[0]), shape), ImageFile(path, len(train[0]), len(test[0]), shape)
@@ -156,8 +154,7 @@ def in_file(
                 if data is None:
                     if file.exists():
                         warnings.warn(f"{file} is not as it was written: its images are decoded anew", stacklevel=2)
-                    _write(file, decoded_in_order([*train[0], *test[0]], decoder(), info.name), stored)
-                    _remove_earlier(file, info.name)
+                    _write(file, decoded_in_order([*train[0], *test[0]], decode, info.name), stored)
                     data = _verified(file, stored)
                     if data is None:
                         raise OSError(errno.EIO, "what was written cannot be read again")
@@ -170,10 +167,6 @@ def in_file(
             "free them, give another --data-root, or set cache = 'memory'",
         ) from error
     return data
-
-
-def _hex(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _key(shape: tuple[int, int, int], *splits: Split) -> str:
@@ -203,11 +196,15 @@ def _verified(file: Path, stored: Callable[[Path], RawDataset]) -> RawDataset | 
 
 
 def _write(file: Path, images: Iterator[Images], stored: Callable[[Path], RawDataset]) -> None:
+    """Write the file completely or not at all, and remove those of earlier states of the same folder.
+
+    A process that reads one of them has it open, and goes on reading.
+    """
     part = file.with_name(f".{file.name}{PART}")
     try:
         with part.open("wb") as opened:
-            for several in iter(lambda: list(itertools.islice(images, 64)), []):
-                opened.writelines(np.ascontiguousarray(image).data for image in several)
+            for image in images:
+                opened.write(np.ascontiguousarray(image).data)
             opened.flush()
             opened.write(stored(part).checksum().encode())
             opened.flush()
@@ -215,17 +212,7 @@ def _write(file: Path, images: Iterator[Images], stored: Callable[[Path], RawDat
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _remove_earlier(file: Path, name: str) -> None:
-    """Remove decoded images of earlier states of a folder, and those that earlier versions kept by this name.
-
-    A process that reads one of them has it open, and goes on reading.
-    """
-    states = re.compile(rf"[0-9a-f]{{16}}{re.escape(_ENDING)}")
-    former = re.compile(rf"{re.escape(name)}-[0-9a-f]{{16}}\.(pixels|json)")
-    for folder, pattern in ((file.parent, states), (file.parent.parent, former)):
-        for path in folder.iterdir():
-            if pattern.fullmatch(path.name) and path != file:
-                with contextlib.suppress(OSError):
-                    path.unlink()
+    for path in file.parent.glob("*.pixels"):
+        if path != file:
+            with contextlib.suppress(OSError):
+                path.unlink()
