@@ -16,8 +16,8 @@ from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.utils.startup import collection_paused
 from seu_bench.utils.text import about
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.engine.runner import Outcome
     from seu_bench.plugin.registry import Registry
-    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.leaderboard import Leaderboard
     from seu_bench.results.metric import Metric
     from seu_bench.training.interfaces import Cost
 

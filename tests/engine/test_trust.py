@@ -18,7 +18,7 @@ from support.records import FULL, a_record
 from seu_bench.data.sources import TorchvisionSource
 from seu_bench.errors import DataCorruptError, ResultsError, SpecError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
 
