@@ -7,3 +7,16 @@
 - ``progress``: bars and lines of a run and of a sweep
 - ``tables``: tables for the terminal
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seu_bench.utils.lazy import attach
+
+if TYPE_CHECKING:
+    from .progress import ProgressDisplay, SweepDisplay
+
+__all__ = ["ProgressDisplay", "SweepDisplay"]
+
+__getattr__, __dir__ = attach(__name__)
