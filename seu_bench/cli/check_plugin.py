@@ -145,9 +145,6 @@ def _details(check: Check, *, whole: bool) -> Iterator[str]:
     if check.raised is not None:
         yield f"at {check.raised}"
         yield f"    {check.raised.code}"
-    elif check.defined is not None:
-        yield f"made at {check.defined}"
-        yield f"    {check.defined.code}"
     if whole:
         yield from check.traceback.splitlines()
 
@@ -166,12 +163,7 @@ def _document(results: Sequence[tuple[Subject, Sequence[Check]]]) -> dict[str, A
                 "name": subject.entry.name,
                 "plugin": subject.entry.plugin,
                 "package": subject.entry.package,
-                "checks": [
-                    check._asdict()
-                    | {"raised": check.raised and check.raised._asdict()}
-                    | {"defined": check.defined and check.defined._asdict()}
-                    for check in checks
-                ],
+                "checks": [check._asdict() | {"raised": check.raised and check.raised._asdict()} for check in checks],
             }
             for subject, checks in results
         ],
