@@ -127,7 +127,7 @@ class _Display:
 def _options_of_each(found: Iterable[Subject], options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The options that each subject has, or that go to a part of it; each option must be one of some subject."""
     models = [getattr(subject.entry.factory, "options", None) for subject in found]
-    names = [{*getattr(model, "model_fields", ()), *getattr(model, "older_names", ())} for model in models]
+    names = [{*getattr(model, "model_fields", ())} for model in models]
     known = set().union(*names)
     unknown = [key for key in options if key not in known and key.partition(".")[0] not in PREFIXES]
     if unknown:

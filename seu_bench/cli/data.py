@@ -43,11 +43,12 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
 def _folders(data_root: Path | None) -> dict[str, DatasetSource]:
     """Well-known sets that are folders below the data root, which benchmarks define for themselves."""
     from seu_bench.config.benchmark import FolderDefinition
-    from seu_bench.data.sources.folders import known_folder
-    from seu_bench.data.sources.layouts import LAYOUTS
+    from seu_bench.data.folders import LAYOUTS, KnownFolderSource
 
     tables = {name: {"kind": "folder", "layout": name, "size": 64} for name in LAYOUTS}
-    return {name: known_folder(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()}
+    return {
+        name: KnownFolderSource(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()
+    }
 
 
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -65,7 +66,7 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 @click.pass_context
 def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
     """Download a data set and check it."""
-    from seu_bench.data.sources.common import default_data_root
+    from seu_bench.data.dataset import default_data_root
 
     if data_root is None and context.parent is not None:
         data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME

@@ -13,10 +13,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from seu_bench.cli.completion.fields import completer_of
-from seu_bench.config.faults import fault_text
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import parse_assignments
-from seu_bench.config.run import Request
+from seu_bench.config.run import CommandLine, Request
+from seu_bench.config.validation_errors import error_text
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
 from seu_bench.results.submissions.manifest import require_shared
@@ -145,7 +144,7 @@ def _checked_text(field: FieldInfo) -> Callable[[str], Any]:
             kind: Any = Annotated[field.annotation, *field.metadata]
             return TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
-            raise click.BadParameter(fault_text(error.errors(include_url=False)[0])) from None
+            raise click.BadParameter(error_text(error.errors(include_url=False)[0])) from None
 
     return text
 

@@ -11,13 +11,13 @@ import click
 
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.config.commands import unused_flags
 from seu_bench.config.run import Request
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.utils.startup import collection_paused
 from seu_bench.utils.text import about
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.engine.runner import Outcome
     from seu_bench.plugin.registry import Registry
-    from seu_bench.results.leaderboard.boards import Leaderboard
+    from seu_bench.results.leaderboard import Leaderboard
     from seu_bench.results.metric import Metric
-    from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
 
 
@@ -65,8 +64,9 @@ def run(form: str, **fields: Any) -> None:
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     # Before anything is printed: standard output may be closed.
     boards = make_leaderboards(request.results, metrics).boards if outcome.record.may_be_ranked else ()
-    if outcome.reused and not is_quiet():
-        _say_unapplied(request, outcome.record)
+    if outcome.reused and not is_quiet() and (unused := unused_flags(request)):
+        how = "--restart makes it again, seu-bench log sends its record"
+        click.echo(f"without effect, because the run was finished before: {unused} ({how})", err=True)
     if form == "json":
         click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
     elif is_quiet():
@@ -104,13 +104,6 @@ def _print_resolved(resolved: ResolvedRun, display: Any) -> None:
 
     for line in resolved_lines(resolved):
         display.console.print(line)
-
-
-def _say_unapplied(request: Request, record: Record) -> None:
-    """Name what was asked for and had no effect, since the run was finished before."""
-    has_model = record.weights_sha256 is not None
-    for line in unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model):
-        click.echo(line, err=True)
 
 
 def _print_outcome(

@@ -14,10 +14,10 @@ from seu_bench.cli.completion.option_keys import option_keys
 from seu_bench.cli.options import field_option, fields_command, format_option
 from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command
-from seu_bench.config.fields import CommandLine
+from seu_bench.config.run import CommandLine
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.leaderboard.markdown import count
+from seu_bench.results.leaderboard import count
 from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, make_spec, parse_axes
 
@@ -142,7 +142,7 @@ def _print_plan(plan: SweepPlan, form: str) -> None:
 
 def _report(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
     """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
-    from seu_bench.results.leaderboard.building import make_leaderboards
+    from seu_bench.results.building import make_leaderboards
 
     paths: list[Path] = []
     if result.interruption is None and any(record.may_be_ranked for record in result.records):

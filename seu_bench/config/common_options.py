@@ -24,12 +24,6 @@ class TrainingOptions(ScheduleOptions):
     lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
 
 
-class UntrainedOptions(Options):
-    """Options of a method that is computed and not trained; records of earlier states have those of training, too."""
-
-    removed: ClassVar[Mapping[str, Any]] = {**dict.fromkeys(ScheduleOptions.model_fields), "lr_schedule": "cosine"}
-
-
 class SelectingOptions(TrainingOptions):
     """Options of a strategy that can select weights on validation images."""
 
@@ -69,13 +63,12 @@ class BudgetOptions(Options):
     memory: PositiveInt | None = Field(200, description="images kept of all tasks together")
 
     @classmethod
-    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Let each of the two ways to give the budget replace the other of an earlier layer."""
-        found = super().renamed(values)
-        given = [name for name in ("memory", cls.memory_share) if found.get(name) is not None]
+        given = [name for name in ("memory", cls.memory_share) if values.get(name) is not None]
         if len(given) > 1:
             raise OptionError(f"'memory' and {cls.memory_share!r} are both given", remedy="give 'memory' alone")
-        return found | {name: None for name in ("memory", cls.memory_share) if given and name not in given}
+        return {**values, **{name: None for name in ("memory", cls.memory_share) if given and name not in given}}
 
     def identity(self) -> dict[str, Any]:
         """Leave out the one that the other replaces: run ids are older than this."""
@@ -85,7 +78,7 @@ class BudgetOptions(Options):
 class MemoryOptions(BudgetOptions):
     """Options of a strategy that keeps images of earlier tasks: ``memory`` in all, or ``memory_per_class``."""
 
-    older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+    id_names: ClassVar[Mapping[str, str]] = {"memory": "mem_size"}
     memory_share: ClassVar[str] = "memory_per_class"
 
     memory_per_class: PositiveInt | None = Field(None, description="images kept of each class, in place of memory")

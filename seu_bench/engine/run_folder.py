@@ -7,7 +7,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,8 +18,8 @@ from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchE
 from seu_bench.plugin.manager import Entry
 from seu_bench.results.code import refuse_other_code
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
-from seu_bench.results.record_files import MODEL_NAME
-from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
+from seu_bench.results.record_files import DETAILS, MODEL_NAME
+from seu_bench.results.record_metrics import measured_rows
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
@@ -189,39 +189,29 @@ def list_runs(results: Path) -> Iterator[RunState]:
     Raises:
         ResultsError: the folder of runs cannot be read.
     """
-    found = {summary.name: summary for summary in read_summaries(results)}
     for folder in tracked(list_folder(runs_folder(results)), "reading runs"):
-        if (state := _state_of(folder, found.get(folder.name))) is not None:
-            yield state
+        if (state := _state_of(folder)) is not None:
+            yield state if state.record is None else replace(state, record=state.record.model_copy(update=DETAILS))
 
 
-def find_state(results: Path, run_id: str, known: Summary | None = None) -> RunState | None:
-    """Look up one run below a results folder; no file is changed.
-
-    Args:
-        results: the folder that holds the runs.
-        run_id: of the run.
-        known: what its record says; ``None``: the record is read.
-
-    Returns:
-        Its state; ``None`` if it has no folder.
-    """
-    return _state_of(runs_folder(results) / run_id, known)
+def find_state(results: Path, run_id: str) -> RunState | None:
+    """Look up one run below a results folder; ``None``: it has no folder. No file is changed."""
+    return _state_of(runs_folder(results) / run_id)
 
 
-def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:
-    """State of a run's folder, whose record is ``known`` or read; ``None``: it is the folder of no run."""
+def _state_of(folder: Path) -> RunState | None:
+    """State of a run's folder; ``None``: it is the folder of no run."""
     holder = holder_of(folder) if os.path.lexists(folder / LOCK_NAME) else None
     if holder is not None and holder.alive is False:
         holder = None  # dead; one on another host cannot be asked and counts as alive
     try:
-        if known is None and (not folder.is_dir() or (not _has_record(folder) and holder is None)):
+        if not folder.is_dir() or (not _has_record(folder) and holder is None):
             return None
     except OSError as error:
         return RunState(folder.name, "unreadable", None, None, 0, holder, cannot_read(folder, error).what)
     record: Record | ResultsError
     try:
-        record = known.record if known is not None else read_record(folder)
+        record = read_record(folder)
     except ResultsError as error:
         record = error
     is_over = isinstance(record, Record) and record.status == "finished"
@@ -232,8 +222,7 @@ def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:
     killed = record.status == "running" and holder is None
     state = "interrupted" if killed else record.status
     detail = "the process ended without a message" if killed else record.error
-    evaluated = known.evaluated if known is not None else count_evaluated(record)
-    return RunState(folder.name, state, record, position, evaluated, holder, detail)
+    return RunState(folder.name, state, record, position, len(measured_rows(record)), holder, detail)
 
 
 def _has_record(folder: Path) -> bool:

@@ -26,12 +26,12 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from seu_bench.config.commands import command
-from seu_bench.config.faults import fault_lines
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.data.classes import shuffled
+from seu_bench.config.validation_errors import format_errors
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.data.tasks import shuffled
 from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
@@ -137,7 +137,7 @@ def parse_weights(content: bytes, path: Path) -> tuple[Seal, dict[str, Tensor]]:
         seal = Seal.model_validate_json(header["__metadata__"][KEY])
         return seal, stored | {name: stored[first] for name, first in seal.shared.items()}
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        what = "; ".join(fault_lines(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
+        what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
         raise _unusable(path, f"the weights cannot be read: {type(error).__name__}: {what}") from error
 
 

@@ -31,10 +31,9 @@ from seu_bench.errors import RequestError, ResultsError, SeuBenchError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import FILES, code_fault
-from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
-from seu_bench.results.record_metrics import EVALUATION, measured_rows
+from seu_bench.results.record_metrics import EVALUATION, check_metrics, measured_rows
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.monitoring.evaluators import class_counts
@@ -161,7 +160,7 @@ def _checks(
     else:
         yield _accuracy(record, model, stream, spec.protocol.eval_batch_size)
         yield from _sizes(record, model, device)
-    faults, not_compared = recomputed(record, registry.known_metrics)
+    faults, not_compared = check_metrics(record, registry.known_metrics)
     passed = f"{len(record.metrics) - len(not_compared)} follow from {RECORD_NAME}"
     yield Check.of("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
 

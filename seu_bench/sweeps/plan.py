@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from seu_bench.config.commands import unused_flags
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import matched_request
 from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
@@ -20,7 +20,9 @@ from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError, SeuBenchError
 from seu_bench.plugin.executors import Job
 from seu_bench.results.code import code_fault
+from seu_bench.results.record import runs_folder
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
+from seu_bench.utils.reading import list_folder
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
@@ -124,6 +126,7 @@ def plan_requests(
 ) -> SweepPlan:
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
+    list_folder(runs_folder(spec.results))  # refuses one that cannot be read
     unfit: list[str] = []
     configurations = _resolved(registry, spec, requests, unfit)
     jobs: dict[str, PlannedJob] = {}
@@ -136,11 +139,10 @@ def plan_requests(
         for it in configurations
         if it.request.matched is not None
     ]
-    records = [job.record for job in jobs.values() if job.state == "finished" and job.record is not None]
-    kept = any(record.weights_sha256 is not None for record in records)
     # Of a sweep that is resumed its finished jobs were made with the same: only where nothing is left is it a slip.
-    unapplied = unapplied_lines(spec, None, has_model=kept) if len(records) == len(jobs) else ()
-    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *unapplied))
+    unused = unused_flags(spec) if all(job.state == "finished" for job in jobs.values()) else ""
+    told = [f"without effect, because all runs were finished before: {unused}"] if unused else []
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *told))
     _refuse_missing_data(plan)
     return plan
 
@@ -204,11 +206,11 @@ def _components(registry: Registry, spec: SweepSpec, strategy: str) -> list[dict
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
     """Keys of the options of a strategy and its components."""
     factory = registry.strategies.find(strategy).factory
-    keys = {*factory.options.model_fields, *factory.options.older_names}
+    keys = set(factory.options.model_fields)
     for kind, default in factory.components.items():
         table = registry.searchers if kind == "searcher" else registry.creators
         chosen: Any = table.find(components.get(kind) or default).factory
-        keys |= {f"{kind}.{key}" for key in (*chosen.options.model_fields, *chosen.options.older_names)}
+        keys |= {f"{kind}.{key}" for key in chosen.options.model_fields}
     return keys
 
 
@@ -219,12 +221,12 @@ def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: 
         return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
-    again, fault = "--retry-failed, or run --restart, makes it again", None
-    if found.record is not None and found.holder is None and (found.state == "finished" or found.position):
-        fault = None if asked.accept_code else code_fault(found.record.code, configuration.run.code)
-        again += ", --accept-code accepts it"
+    is_kept = found.record is not None and found.holder is None and (found.state == "finished" or found.position)
+    fault = None
+    if found.record is not None and is_kept and not asked.accept_code:
+        fault = code_fault(found.record.code, configuration.run.code)
     if fault is not None:
-        detail = f"{fault}; {again}"
+        detail = f"{fault}; --retry-failed, or run --restart, makes it again, --accept-code accepts it"
         return PlannedJob(run_id, configuration, seed, "failed", detail, found.record, is_replacing=True)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
 from seu_bench.config.benchmark_file import names_a_file
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import did_you_mean, flattened, parse_value
-from seu_bench.config.run import ExecutionFields, Request, ResultFields
+from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import read_toml, validated
 from seu_bench.config.tuned import tuned_path
 from seu_bench.errors import OptionError

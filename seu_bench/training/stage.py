@@ -19,9 +19,7 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.monitoring.chance import chance_share, guessing_probability
-from seu_bench.training.monitoring.clipping import ClippedSteps
-from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.monitoring.learning import ClippedSteps, Stability, chance_share, guessing_probability
 from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState

@@ -22,7 +22,7 @@ from typing import Annotated
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.config.fields import CommandLine
+from seu_bench.config.run import CommandLine
 from seu_bench.errors import RequestError
 
 

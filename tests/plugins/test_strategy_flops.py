@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
     "rcl": {"trials": 2},
-    "replay": {"mem_size": 7},
+    "replay": {"memory": 7},
 }
 
 

@@ -16,9 +16,9 @@ from scipy.stats import chisquare
 from support.tiny import class_stream, one_thread
 from torch import Tensor
 
-from seu_bench.config.augmentation import Augmentation
-from seu_bench.data.augmentation import Augmenter
+from seu_bench.config.streams import Augmentation
 from seu_bench.data.images import TaskImages
+from seu_bench.data.normaliser import Augmenter
 from seu_bench.training.memories import Balanced, GroupedMemory, Herded, Memory, Reservoir, Ring, as_wide, herd
 from seu_bench.training.monitoring.memory import bytes_by_kind
 from seu_bench.training.state import difference

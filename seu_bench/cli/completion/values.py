@@ -156,7 +156,7 @@ def _columns(_context: click.Context, _beginning: str) -> Iterator[tuple[str, st
 
 def _budgets(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
     from seu_bench.plugin.registry import Registry
-    from seu_bench.results.leaderboard.views import SHORT_NAMES
+    from seu_bench.results.leaderboard import SHORT_NAMES
 
     for name, metric in Registry().known_metrics.items():
         if metric.higher_is_better is False:

@@ -110,7 +110,7 @@ def _final_row(record: Record) -> str:
 def resolved_lines(run: ResolvedRun) -> Iterator[Table | Text]:
     """Yield a run's id and folders, and its options with the source of each value."""
     from seu_bench.cli.tables import literal, new_table
-    from seu_bench.data.sources.common import default_data_root
+    from seu_bench.data.dataset import default_data_root
     from seu_bench.engine.option_sources import option_sources
 
     request = run.request
