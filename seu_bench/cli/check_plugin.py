@@ -22,7 +22,6 @@ from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
     from seu_bench.testing.checking import Check
-    from seu_bench.testing.places import Place
 
 #: Outcome of a check.
 _WORDS: Final = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
@@ -87,8 +86,7 @@ def _lines(checks: Iterable[Check], *, whole: bool) -> Iterator[str]:
         word = click.style(word, fg="red") if check.outcome == "failed" else word
         yield f"  {word}  {check.name}  {check.seconds:.1f} s"
         details = check.message.splitlines()
-        if (place := check.raised or check.defined) is not None:
-            details += [f"{'at' if check.raised else 'made at'} {place}", f"    {place.code}"]
+        details += [f"at {check.raised}", f"    {check.raised.code}"] if check.raised is not None else []
         details += check.traceback.splitlines() if whole else []
         yield from (f"           {printable_lines(line)}" for line in details)
 
@@ -119,20 +117,13 @@ def _document(results: Sequence[tuple[Subject, Sequence[Check]]]) -> dict[str, A
                 "name": it.entry.name,
                 "plugin": it.entry.plugin,
                 "package": it.entry.package,
-                "checks": [
-                    check._asdict() | {key: place and place._asdict() for key, place in _places(check).items()}
-                    for check in done
-                ],
+                "checks": [check._asdict() | {"raised": check.raised and check.raised._asdict()} for check in done],
             }
             for it, done in results
         ],
         **{outcome: counts[outcome] for outcome in ("passed", "failed", "skipped")},
         "seconds": sum(check.seconds for check in checks),
     }
-
-
-def _places(check: Check) -> dict[str, Place | None]:
-    return {"raised": check.raised, "defined": check.defined}
 
 
 def _summary(name: str, results: Sequence[tuple[Subject, Sequence[Check]]]) -> Iterator[str]:

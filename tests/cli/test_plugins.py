@@ -92,12 +92,9 @@ def test_says_what_failed(checked: Answer) -> None:
 
 @pytest.mark.long
 def test_where_and_how_many(checked: Answer) -> None:
-    """The line of the plugin's own code that an exception came through, or where its code begins; numbers."""
-    raised, defined = (
-        1 + CARELESS.splitlines().index(text) for text in ("        return 1 / 0", "class Careless(RandomSearch):")
-    )
-    assert re.search(rf"\n +at \S+site/careless\.py:{raised}, in Dividing\.result\n +return 1 / 0\n", checked.out)
-    assert re.search(rf"\n +made at \S+site/careless\.py:{defined}\n +class Careless\(RandomSearch", checked.out)
+    """The line of the plugin's own code that an exception came through; numbers, which are those of the lines."""
+    line = 1 + CARELESS.splitlines().index("        return 1 / 0")
+    assert re.search(rf"\n +at \S+site/careless\.py:{line}, in Dividing\.result\n +return 1 / 0\n", checked.out)
     outcomes = re.findall(r"^  (ok|FAILED|skipped) ", checked.out, re.MULTILINE)
     failed, passed = outcomes.count("FAILED"), outcomes.count("ok")
     assert len(outcomes) == 22
@@ -123,13 +120,13 @@ def test_some_checks_as_json(stranger: Callable[..., Answer]) -> None:
     assert (raised["function"], raised["code"]) == ("Dividing.result", "return 1 / 0")
     assert Path(raised["file"]).read_text().splitlines()[raised["line"] - 1].strip() == raised["code"]
     assert "ZeroDivisionError: division by zero" in checks[0]["traceback"]
-    assert "searcher 'dividing'" in checks[0]["message"] and checks[0]["defined"] is None
+    assert "searcher 'dividing'" in checks[0]["message"]
 
 
 @pytest.mark.long
 def test_skipped_is_not_failed(command: Command) -> None:
     """A check that does not apply is counted apart, with its reason; the plugin is healthy."""
-    answer = command("check-plugin", "naive", "-k", "cached_features or learns")
+    answer = command("check-plugin", "naive", "-k", "cached_features or learns and not scenarios")
     assert (answer.status, answer.err) == (0, "")
     assert re.search(r"skipped +cached_features_change_nothing .*\n +this strategy's model asks for no out", answer.out)
     assert re.search(r"\n1 passed, 1 skipped of 2 checks in ", answer.out)
