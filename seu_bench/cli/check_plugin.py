@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
 
 #: Outcome of a check.
 _WORDS: Final = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
-_KINDS: Final = ("strategies", "searchers", "creators", "backbones", "benchmarks", "datasets", "metrics", "loggers")
 
 
 @request_command("plugin")
-@click.argument("name", shell_complete=names_of(*_KINDS, "executors", "commands"))
+@click.argument(
+    "name", shell_complete=names_of("strategies", "searchers", "creators", "backbones", "benchmarks", "datasets")
+)
 @click.option(
     "-o",
     "--option",
@@ -57,8 +57,6 @@ def check_plugin(
     owners = [owner for owner, (path, _) in registry.manager.files.items() if is_file and path == absolute(name)]
     found = subjects(registry, owners[0] if owners else name)
     options = _options_of_each(found, parse_assignments(assignments))
-    if sys.stderr.isatty() and form == "text":
-        click.echo("importing torch and Avalanche ...", err=True)
     try:
         from seu_bench.testing.checking import check, names_of_checks
     except ImportError as error:

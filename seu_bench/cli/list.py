@@ -14,7 +14,7 @@ from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
 from seu_bench.errors import UnknownNameError
-from seu_bench.plugin.manager import Entry, Kind
+from seu_bench.plugin.manager import Kind
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.utils import progress as bars
 
@@ -30,6 +30,12 @@ _GIVEN: Final[Mapping[str, str]] = {
     "creator": "-o creator.{key}=VALUE",
     "executor": "-o executor.{key}=VALUE",
     "logger": "--log-option {name}.{key}=VALUE",
+}
+#: What else is told of a name of each kind: attributes of its factory, or of a benchmark itself.
+_DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
+    "strategy": ("components", "presets", "scenarios", "reference"),
+    "metric": ("unit", "higher_is_better", "column"),
+    "benchmark": ("version", "default_protocol", "citation"),
 }
 #: Kinds whose options a protocol may set, and those options that each protocol has a value of.
 _CONFIGURED: Final = ("strategy", "searcher", "creator")
@@ -104,12 +110,18 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
 
 def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
     """Describe one name as plain values."""
+    known = {"name": name, "kind": kind.singular}
     if (it := kind.unavailable.get(name)) is not None:
-        what = {"unavailable": it.factory.reason, "to_do": it.factory.remedy}
-        return {"name": name, "kind": kind.singular, "package": it.package, **what}
+        return known | {"package": it.package, "unavailable": it.factory.reason, "hint": it.factory.remedy}
     entry = kind.find(name)
-    document: dict[str, Any] = {"name": name, "kind": kind.singular, "package": entry.package, "summary": entry.summary}
-    document |= _details(kind.singular, entry)
+    document: dict[str, Any] = {**known, "package": entry.package, "summary": entry.summary}
+    about = entry.factory.load() if kind.singular == "benchmark" else entry.factory
+    for key in _DETAILS.get(kind.singular, ()):
+        value = getattr(about, key, None)
+        document[key] = list(value or ()) if isinstance(value, tuple) or key == "presets" else value
+    if kind.singular == "benchmark":
+        protocols = about.protocols.items()
+        document["protocols"] = [{"name": it, "summary": spec.summary, "ranked": spec.ranked} for it, spec in protocols]
     if hasattr(entry.factory, "options"):
         form = _GIVEN.get(kind.singular, "{key}")
         options = describe_options(entry.factory.options)
@@ -117,43 +129,20 @@ def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
     return document
 
 
-def _details(kind: str, entry: Entry[Any]) -> dict[str, Any]:
-    """What else is known of an entry, by its kind."""
-    factory = entry.factory
-    if kind == "strategy":
-        scenarios = list(getattr(factory, "scenarios", ("task",)))
-        found = {"components": dict(factory.components), "presets": list(factory.presets), "scenarios": scenarios}
-        return found | {"reference": getattr(factory, "reference", None)}
-    if kind == "metric":
-        return {"unit": factory.unit, "higher_is_better": factory.higher_is_better, "column": factory.column}
-    if kind != "benchmark":
-        return {}
-    spec = factory.load()
-    protocols = [{"name": name, "summary": it.summary, "ranked": it.ranked} for name, it in spec.protocols.items()]
-    more = {"version": spec.version, "default_protocol": spec.default_protocol, "protocols": protocols}
-    return more | {"citation": spec.citation}
-
-
 def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
     """Yield what :func:`_document` says, for a reader."""
     from seu_bench.cli.tables import literal, new_table
 
     yield literal(f"{document['kind']} {document['name']}, of package {document['package']}")
-    if "unavailable" in document:
-        yield literal(
-            f"not available: {document['unavailable']}" + f"\nhint: {document['to_do']}" * bool(document["to_do"])
-        )
-        return
-    yield literal(document["summary"])
     for key, value in document.items():
-        if key in ("name", "kind", "package", "summary", "options", "protocols") or value in (None, [], {}, ""):
-            continue
         told = value
+        if key in ("name", "kind", "package", "options", "protocols") or value in (None, [], {}, ""):
+            continue
         if isinstance(value, Mapping):
             told = ", ".join(f"{part} {name} (--{part} takes another one)" for part, name in value.items())
         elif isinstance(value, list):
             told = ", ".join(value)
-        yield literal(f"{key.replace('_', ' ')}: {told}")
+        yield literal(told if key == "summary" else f"{key.replace('_', ' ')}: {told}")
     if "protocols" in document:
         marks = {True: "ranked", False: "never ranked"}
         rows = [(it["name"], marks[it["ranked"]], it["summary"]) for it in document["protocols"]]

@@ -91,11 +91,8 @@ def method(name: str) -> None:
         write_atomic(path, text.replace("NAME", name).replace("CLASS", title))
     plugin = (Path(f"{name}.py"),)
     click.echo(f"written: {' and '.join(map(str, files))}. To go on:")
-    for line in (
-        command("check-plugin", f"{name}.py"),
-        f"pytest test_{name}.py",
-        command("run", strategy=name, plugin=plugin, protocol="smoke"),
-        command("sweep", strategy=f"{name},naive", seeds="0-2", plugin=plugin, protocol="quick"),
-        command("leaderboard"),
-    ):
-        click.echo(f"  {line}")
+    click.echo("  " + command("check-plugin", f"{name}.py"))
+    click.echo(f"  pytest test_{name}.py")
+    click.echo("  " + command("run", strategy=name, plugin=plugin, protocol="smoke"))
+    click.echo("  " + command("sweep", strategy=f"{name},naive", seeds="0-2", plugin=plugin, protocol="quick"))
+    click.echo("  " + command("leaderboard"))

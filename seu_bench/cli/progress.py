@@ -124,9 +124,6 @@ class SweepDisplay(_Display):
     Args:
         plan: of the sweep.
         console: standard error by default.
-
-    Example:
-        ``with display.bars: run_sweep(plan, executor, estimate, display)``
     """
 
     def __init__(self, plan: SweepPlan, console: Console | None = None) -> None:

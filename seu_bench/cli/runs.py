@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 from rich.live import Live
+from rich.table import Table
 
 from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
@@ -53,48 +54,35 @@ def runs(results: Path, state: str | None, rows: int, follow: bool, form: str) -
         _follow(results, state, rows)
         return
     found = [run for run in list_runs(results) if state in (None, run.state)]
-    shown = found if form == "json" or not rows else found[:rows]
-    cells = [
-        (
-            run.run_id,
-            run.state,
-            _tasks(run),
-            format_seconds(run.record.seconds) if run.record else "-",
-            run.position or "-",
-            run.holder or (run.detail or "").partition("\n")[0],
-        )
-        for run in shown
-    ]
-    table = new_table(_title(found, len(shown)), ("run", "=state", ">tasks", ">time", "checkpoint", ""), cells)
-    nothing = f"no runs in {results}" + (f" are {state}" if state else "")
     documents = [run.document() | {"scenario": run.record.scenario if run.record else None} for run in found]
-    print_as(form, documents, [table if found else nothing])
+    nothing = f"no runs in {results}" + (f" are {state}" if state else "")
+    print_as(
+        form,
+        documents,
+        [_table(found, [_cells(run, results) for run in found[: rows or None]])] if found else [nothing],
+    )
 
 
-def _title(found: Sequence[RunState], shown: int) -> str:
+def _table(found: Sequence[RunState], cells: Sequence[Sequence[str]], note: str = "") -> Table:
     states = Counter(run.state for run in found)
     title = f"{len(found):,} run{'s' * (len(found) != 1)}"
     title += f" ({', '.join(f'{number:,} {name}' for name, number in states.most_common())})" if found else ""
-    return title + (f", the first {shown}; --state chooses, --rows 0 shows all" if shown < len(found) else "")
-
-
-def _tasks(run: RunState) -> str:
-    return f"{run.evaluated}/{len(run.record.task_names)}" if run.record else "-"
+    title += f", the first {len(cells)}; --state chooses, --rows 0 shows all" if len(cells) < len(found) else ""
+    return new_table(f"{title}{note}", ("run", "=state", ">tasks", ">accuracy", ">time", ""), cells)
 
 
 def _follow(results: Path, state: str | None, rows: int) -> None:
     """Draw the runs until Ctrl-C; where there is no terminal, print a line for each change."""
-    console, look, told = wide_console(), _Look(results), dict[str, tuple[str, ...]]()
-    headings = ("run", "=state", ">tasks", ">accuracy", ">left", "")
+    console, look, told = wide_console(), _Look(results), dict[str, list[str]]()
     with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
             found = [run for run in look() if state in (None, run.state)]
-            cells = [_cells(run, results) for run in found[: rows or len(found)]]
+            cells = [_cells(run, results) for run in found[: rows or None]]
             if console.is_terminal:
-                live.update(new_table(f"{_title(found, len(cells))}; Ctrl-C ends", headings, cells), refresh=True)
+                live.update(_table(found, cells, "; Ctrl-C ends"), refresh=True)
             for name, *rest in cells if not console.is_terminal else ():
-                news = (*rest[:3], rest[4] if rest[0] != "running" else "")
+                news = rest[:3] if rest[0] == "running" else rest
                 if told.get(name) != news:
                     told[name] = news
                     click.echo(f"{name}: {', '.join(filter(None, news))}")
@@ -121,19 +109,21 @@ class _Look:
         return sorted(states, key=lambda run: _STATES.index(run.state))
 
 
-def _cells(run: RunState, results: Path) -> tuple[str, ...]:
-    """Run, state, tasks, accuracy so far, time left, and where it is or why it ended."""
+def _cells(run: RunState, results: Path) -> list[str]:
+    """Run, state, tasks, accuracy so far, time taken or left, and where it is or why it ended."""
+    tasks = accuracy = took = "-"
+    if run.record is not None:
+        tasks, took = f"{run.evaluated}/{len(run.record.task_names)}", format_seconds(run.record.seconds)
+        learned = measured_rows(run.record)  # the mean over the tasks learned so far, after the last of them
+        row = run.record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if learned else ()
+        known = [value for value in row if value is not None]
+        accuracy = f"{100 * fmean(known):.2f} %" if known else "-"
+    where = [str(it) for it in (run.position, run.holder, (run.detail or "").partition("\n")[0]) if it]
     progress = read_progress(runs_folder(results) / run.run_id) if run.state == "running" else None
-    left, where = "-", (run.detail or "").partition("\n")[0]
     if progress is not None:
-        at = min(progress.epoch + 1, progress.epochs)
-        epoch = f", epoch {at} of {progress.epochs}" if progress.epochs > 1 else ""
-        left, where = duration(progress.remaining), f"task {progress.task + 1}: {progress.stage}{epoch}"
-    accuracy, learned = "-", measured_rows(run.record) if run.record is not None else ()
-    if run.record is not None and learned:  # the mean over the tasks learned so far, after the last of them
-        row = [it for it in run.record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if it is not None]
-        accuracy = f"{100 * fmean(row):.2f} %" if row else "-"
-    return printable(run.run_id), run.state, _tasks(run), accuracy, left, printable(where)
+        took = f"{duration(progress.remaining)} left"
+        where = [f"task {progress.task + 1}, {progress.stage}, epoch {min(progress.epoch + 1, progress.epochs)}"]
+    return [printable(run.run_id), run.state, tasks, accuracy, took, printable(", ".join(where))]
 
 
 @request_command("results", "plugin")

@@ -88,8 +88,8 @@ def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, form: 
     """Run every combination that is not finished yet.
 
     FILE is a TOML file with the same keys; options given besides replace the file's. The same command resumes a sweep
-    that was interrupted. With --quiet the ids of finished runs are printed, with --format json
-    all jobs. Exit status 1 if a job is not finished, 0 if all are.
+    that was interrupted. With --quiet the ids of finished runs are printed, with --format json all jobs. Exit status 1
+    if a job is not finished, 0 if all are.
     """
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
@@ -143,8 +143,7 @@ def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict
     names = [name for name in given if name.startswith(_EXECUTOR)]
     flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": given.pop(name) for name in names}
     if twice := [key for key in flagged if key in assigned]:
-        remedy = f"give it by its name, or with -o {twice[0]}=..."
-        raise OptionError(f"option {twice[0]!r} is given twice", remedy=remedy)
+        raise OptionError(f"option {twice[0]!r} is given twice", remedy=f"leave out -o {twice[0]}=...")
     return {**assigned, **flagged}
 
 
@@ -168,20 +167,21 @@ def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> I
     numbers = (">jobs", ">finished", ">interrupted", ">failed", ">pending", ">time")
     yield new_table("plan", ("benchmark", "protocol", "configuration", *numbers), rows)
     yield ""
-    all_states: Counter[str] = Counter(job.state for job in plan.jobs)
+    total: Counter[str] = Counter(job.state for job in plan.jobs)
     again = "will be" if plan.spec.retry_failed else "with --retry-failed they are"
     notes = {
-        "interrupted": " (will be resumed)",
-        "failed": f" ({again} run again)",
-        "running": " elsewhere (checked last)",
+        "interrupted": "(will be resumed)",
+        "failed": f"({again} run again)",
+        "running": "elsewhere (checked last)",
     }
-    told = [f"{all_states[state]} {state}{note}" for state, note in notes.items() if all_states[state]]
-    told = [f"{all_states['finished']} finished", *told, f"{len(plan.pending)} pending"]
+    told = [f"{total[state]} {state} {note}" for state, note in notes.items() if total[state]]
+    told = [f"{total['finished']} finished", *told, f"{len(plan.pending)} pending"]
     yield literal(f"{count(len(plan.jobs), 'job')}: {', '.join(told)}")
     if plan.pending:
         at_once = f", {count(min(slots, len(plan.pending)), 'job')} at once" if slots else ""
-        total = estimate.of_all(plan.pending, {}, slots)
-        yield literal(f"estimated time: {f'about {duration(total)}' if total else 'not known yet'}{at_once}")
+        seconds_left = estimate.of_all(plan.pending, {}, slots)
+        known_time = "not known yet" if seconds_left is None else f"about {duration(seconds_left)}"
+        yield literal(f"estimated time: {known_time}{at_once}")
     yield from (literal(f"note: {note}") for note in plan.notes)
 
 
@@ -197,14 +197,9 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
         paths = [path for path in made if any(path.name.startswith(f"{place}-v") for place in places)]
     if form == "json":
         jobs = [
-            {
-                "run_id": it.job.run_id,
-                "label": it.job.label,
-                "status": it.status,
-                "message": it.message,
-                "made": it.made,
-            }
-            | {"metrics": dict(it.record.metrics) if it.status == "finished" and it.record is not None else {}}
+            {"run_id": it.job.run_id, "label": it.job.label}
+            | {key: getattr(it, key) for key in ("status", "message", "made")}
+            | {"metrics": dict(it.record.metrics) if it.status == "finished" and it.record else {}}
             for it in result.jobs
         ]
         click.echo(json.dumps({"exit_status": result.exit_code, "jobs": jobs}, indent=1))
@@ -295,9 +290,8 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     if result.file is None and last.interruption is not None:
         click.echo(f"{last.interruption.reason}; the same command resumes the tuning", err=True)
     elif result.file is None:
-        has_failed = result.trials and all(trial.score is None for trial in result.trials)
-        why = "a run of every trial failed" if has_failed else "not every trial could be completed; the same command "
-        why += "" if has_failed else "resumes the tuning"
+        has_score = not result.trials or any(trial.score is not None for trial in result.trials)
+        why = "not every trial could be completed" if has_score else "a run of every trial failed"
         click.echo(f"no file was written: {why}", err=is_quiet())
     raise SystemExit(ExitStatus.DONE if result.file is not None else last.exit_code or ExitStatus.NOT_MET)
 

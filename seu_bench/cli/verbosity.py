@@ -40,17 +40,17 @@ def _keep_verbosity(context: click.Context, option: click.Parameter, given: bool
 
 def is_quiet() -> bool:
     """Whether errors and the last result are all that is wanted of the command that runs now."""
-    return _verbosity() == "quiet"
+    return _asked("quiet")
 
 
 def is_verbose() -> bool:
     """Whether everything is wanted."""
-    return _verbosity() == "verbose"
+    return _asked("verbose")
 
 
-def _verbosity() -> object:
+def _asked(name: str) -> bool:
     context = click.get_current_context(silent=True)
-    return None if context is None else context.meta.get(_VERBOSITY)
+    return context is not None and context.meta.get(_VERBOSITY) == name
 
 
 def progress_console() -> Console | None:

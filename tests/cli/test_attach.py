@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -187,22 +186,6 @@ def test_killed(command: Command, benchmark: Path, resumes: bool) -> None:
     assert record.attached["seen/0"] is not None
 
 
-def test_sweep(command: Command, benchmark: Path) -> None:
-    """A key of sweeps, for all of its runs."""
-    results = benchmark.parent / "swept"
-    asked = ("--strategy", "naive,avalanche.training.supervised:Naive", "--seeds", "0-1", "--benchmark", benchmark)
-    answer = command("sweep", *asked, *SMALL, "--jobs", 1, "--attach", "my_parts:Shift", "--results", results, "-q")
-    assert answer.status == 0, answer.err
-    found = [read_record(results / "runs" / name) for name in answer.out.split()]
-    assert {(it.strategy, it.seed, it.attach) for it in found} == {
-        (strategy, seed, ("my_parts:Shift",))
-        for strategy in ("naive", "avalanche.training.supervised:Naive")
-        for seed in (0, 1)
-    }
-    refused = command("sweep", *asked, "--attach", "my_parts:Needs", "--results", results)
-    assert refused.status == 2 and "nothing was begun" in refused.err
-
-
 @pytest.mark.parametrize(
     ("path", "why"),
     [
@@ -222,14 +205,6 @@ def test_refused(command: Command, benchmark: Path, path: str, why: str) -> None
     assert answer.status == 2 and "Traceback" not in answer.err
     assert why in answer.err and path in answer.err and "hint: " in answer.err
     assert not results.exists()
-
-
-def test_from_python(benchmark: Path) -> None:
-    """The same by ``seu_bench.run``."""
-    asked: dict[str, Any] = {"benchmark": str(benchmark), "options": {"backbone": "mlp", "width": 0.1}}
-    record = seu_bench.run("naive", **asked, attach=["my_parts:Evaluations"], results=benchmark.parent / "results")
-    document = json.loads((benchmark.parent / "results" / "runs" / record.run_id / "record.json").read_text())
-    assert document["attached"] == {"seen/0": 2.0, "seen/1": 3.0, "lost": None}
 
 
 @pytest.mark.parametrize("change", [{"attach": ("planted:It",)}, {"strategy": "planted:It"}])

@@ -6,12 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from support.commands import Command, Install, write_package
-from support.official_formats import random_split, write_mnist_like
+from support.commands import Command, write_package
 
 SEU_BENCH = [sys.executable, "-m", "seu_bench.cli.main"]
 
@@ -45,42 +42,28 @@ def refused(command: Command, *arguments: object, said: tuple[str, ...]) -> str:
 
 REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "strategy": (["--strategy", "naiv"], ("'naiv'", "did you mean 'naive'?", "seu-bench list strategies")),
-    "benchmark": (["--benchmark", "split_digit"], ("'split_digit'", "did you mean 'split_digits'?", "mixture, pmnist")),
     "protocol": (["--protocol", "papr"], ("'papr'", "did you mean 'paper'?", "paper, half_day, quick, smoke")),
     "searcher": (["--searcher", "mld"], ("'mld'", "did you mean 'mdl'?", "seu-bench list searchers")),
-    "creator": (["--creator", "xyz"], ("no creator is called 'xyz'", "the creators are: ")),
     "searcher of a strategy without": (
         ["--strategy", "naive", "--searcher", "mdl"],
         ("'naive' takes no searcher", "--searcher mdl", "leave the searcher out"),
     ),
-    "searcher option of a strategy without": (
-        ["--strategy", "naive", "-o", "searcher.alpha=1"],
-        ("'naive' takes no searcher", "-o searcher.alpha"),
-    ),
     "option": (["-o", "epohcs=3"], ("'epohcs' is not an option", "did you mean 'epochs'?", "strategy 'seu' are: ")),
-    "option of a searcher": (["-o", "searcher.aplha=3"], ("did you mean 'alpha'?", "searcher 'mdl' are: ")),
-    "number": (["-o", "epochs=many"], ("epochs: ", "must be a whole number", "given: 'many'", "strategy 'seu'")),
-    "truth": (["-o", "epochs=true"], ("epochs: ", "true or false")),
-    "infinite": (["-o", "learning_rate=inf"], ("learning_rate: ", "finite number")),
+    "number": (["-o", "epochs=many"], ("epochs: ", "given: 'many'", "strategy 'seu'")),
     "choice": (["-o", "edges=top3"], ("edges: ", "'top2' or 'all14'", "given: 'top3'")),
     "several options": (
         ["-o", "cells=1", "-o", "stem=no", "-o", "no=1"],
         ("cells: ", "stem: ", "'no' is not an option"),
     ),
-    "genotype": (["-o", "genotype=darts_v3"], ("'darts_v3'", "did you mean 'darts_v", "the genotypes are: ")),
-    "preset": (["-o", "preset=cod"], ("preset: ", "'default', 'paper_literal' or 'code'", "given: 'cod'")),
     "no assignment": (["-o", "epochs"], ("-o 'epochs'", "-o key=value")),
-    "twice": (["-o", "epochs=1", "-o", "epochs=2"], ("'epochs' is given twice", "give it once")),
     "key of the benchmark": (["-o", "benchmark.steam.order=1"], ("benchmark.steam.order", "did you mean 'stream'?")),
-    "value in the benchmark": (["-o", "benchmark.stream.validation=2"], ("validation", "must be below 1", "given: 2")),
     "protocol in the benchmark": (
         ["-o", "benchmark.protocols.smoke.training.epochs=x"],
         ("protocols.smoke.training.epochs: ", "given: 'x'", "split_digits.toml"),
     ),
-    "seed in words": (["--seed", "one"], ("seed", "'one'", "whole number")),
-    "seed below 0": (["--seed", "-1"], ("seed", "-1", "at least 0")),
-    "seed above": (["--seed", "4294967296"], ("seed", "4294967296", "at most 4294967295")),
-    "limit": (["--limit", "3"], ("limit", "3", "at least 4")),
+    "seed in words": (["--seed", "one"], ("where: seed", "'one'")),
+    "seed below 0": (["--seed", "-1"], ("where: seed", "is -1")),
+    "limit": (["--limit", "3"], ("where: limit", "is 3")),
     "misspelt option of the command": (["--benchmrk", "x"], ("--benchmrk", "Did you mean", "--benchmark")),
 }
 
@@ -103,56 +86,25 @@ def test_device(command: Command, tmp_path: Path, device: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-FAULTY = """
-name = "Own Benchmark"
-version = 0
-colour = "red"
-
-[stream]
-kind = "classes"
-dataset = "digits"
-classes_per_task = "two"
-validation = 1.5
-
-[protocols.quick.training]
-epochs = -1
-"""
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, ("does not exist", "seu-bench list benchmarks")),
         (b"name = ]", ("is not TOML", "line 1", "https://toml.io")),
         (b"\xff\xfe", ("cannot be read", "UTF-8")),
-        (b"", ("name: is missing", "stream: is missing")),
         (
-            FAULTY.encode(),
-            (
-                "6 faults",
-                "  - name: ",
-                "  - version: ",
-                "  - colour: ",
-                "classes_per_task: ",
-                "validation: ",
-                "epochs: ",
-            ),
+            b'name = "Own"\nversion = 0\n[stream]\nkind = "classes"\n',
+            ("  - name: ", "  - version: ", "dataset: is missing"),
         ),
-        (b'name = "own"\n[stream]\nkind = "clases"\n', ("kind", "'clases'", "'classes'")),
-        (OWN.partition("[datasets")[0].encode(), ("no data set is called 'mine'", "the datasets are: ")),
-        (OWN.encode() + b'kind = "npz"\n', ("datasets.mine.path: is missing",)),
     ],
-    ids=["missing", "malformed", "binary", "empty", "faulty", "kind", "data set", "definition"],
+    ids=["missing", "malformed", "binary", "faulty"],
 )
 def test_benchmark_file(command: Command, tmp_path: Path, content: bytes | None, said: tuple[str, ...]) -> None:
     """A benchmark file is named with all of its faults at once."""
     path = tmp_path / "own.toml"
     if content is not None:
         path.write_bytes(content)
-    where = () if content and b"kind" in content and b"datasets" not in content else (str(path),)
-    if said[0].startswith("no data set"):
-        where = ()
-    refused(command, "run", "--benchmark", path, "--results", tmp_path / "results", said=(*said, *where))
+    refused(command, "run", "--benchmark", path, "--results", tmp_path / "results", said=(*said, str(path)))
     assert not (tmp_path / "results").exists()
 
 
@@ -166,50 +118,6 @@ def test_absent_data(command: Command, tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damaged_official_file(command: Command, tmp_path: Path) -> None:
-    """A file of the right name with other bytes is not trained on."""
-    root = tmp_path / "root"
-    write_mnist_like(root, "MNIST", random_split(20, (1, 28, 28), 10), random_split(10, (1, 28, 28), 10))
-    asked = ("--benchmark", "pmnist", "--data-root", root, "--results", tmp_path / "results")
-    refused(command, "run", *asked, said=("'mnist'", "train-images-idx3-ubyte"))
-    assert not (tmp_path / "results").exists()
-
-
-def _truncated(path: Path) -> None:
-    np.savez(path, images=np.zeros((40, 4, 4), dtype=np.uint8), labels=np.arange(40) % 4)
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def _no_array(path: Path) -> None:
-    path.write_text("not an array")
-
-
-def _other_arrays(path: Path) -> None:
-    np.savez(path, pictures=np.zeros((40, 4, 4), dtype=np.uint8))
-
-
-@pytest.mark.parametrize("spoil", [_truncated, _no_array, _other_arrays])
-def test_damaged_own_file(command: Command, tmp_path: Path, spoil: Any) -> None:
-    """The user's own file is named where it is not what it should be."""
-    (tmp_path / "own.toml").write_text(OWN + 'kind = "npz"\npath = "mine.npz"\n')
-    spoil(tmp_path / "mine.npz")
-    asked = ("--benchmark", tmp_path / "own.toml", "--results", tmp_path / "results")
-    refused(command, "run", *asked, said=("'mine'", str(tmp_path / "mine.npz")))
-    assert not (tmp_path / "results").exists()
-
-
-def test_damaged_image(command: Command, tmp_path: Path) -> None:
-    """So is an image in a folder that is none."""
-    (tmp_path / "own.toml").write_text(OWN + 'kind = "folder"\npath = "mine"\nsize = 4\n')
-    for name in "abcd":
-        (tmp_path / "mine" / name).mkdir(parents=True)
-        for number in range(4):
-            (tmp_path / "mine" / name / f"{number}.png").write_bytes(b"\x89PNG\r\n")
-    asked = ("--benchmark", tmp_path / "own.toml", "--results", tmp_path / "results")
-    refused(command, "run", *asked, said=("'mine'", str(tmp_path / "mine" / "a" / "0.png")))
-    assert not (tmp_path / "results").exists()
-
-
 @pytest.mark.parametrize("results", ["file", "file/below", "x" * 300, "a/" + "x" * 300])
 def test_unwritable_results(command: Command, tmp_path: Path, results: str) -> None:
     """A results folder that cannot be made is found before data is read, and no part of it is left."""
@@ -218,29 +126,6 @@ def test_unwritable_results(command: Command, tmp_path: Path, results: str) -> N
     refused(command, "run", "--results", tmp_path / results, said=said)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "in the way"
-
-
-@pytest.mark.parametrize("mode", [0o555, 0o000])
-def test_forbidden_results(tmp_path: Path, mode: int) -> None:
-    """A folder that only others may write to, or even look into, is refused like any other."""
-    forbidden = tmp_path / "forbidden"
-    forbidden.mkdir()
-    if os.getuid() == 0:  # nothing is forbidden to root: the process below becomes somebody else, who must get here
-        for folder in (tmp_path, *tmp_path.parents):
-            if "pytest-" in str(folder):
-                folder.chmod(0o755)
-    forbidden.chmod(mode)
-    code = (
-        "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError;"
-        "from seu_bench.utils.locks import RunLock; os.getuid() or os.setuid(65534)\n"
-        "try: RunLock(Path(sys.argv[1]) / 'runs' / 'x').acquire()\nexcept ResultsError as error: print(error)"
-    )
-    folder = forbidden / "results" / "runs" / "a-run"
-    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
-    forbidden.chmod(0o755)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("cannot write results: Permission denied")
-    assert list(forbidden.iterdir()) == []
 
 
 def test_results_to_read(command: Command, tmp_path: Path) -> None:
@@ -300,22 +185,3 @@ def test_plugin_that_fails_to_import(tmp_path: Path) -> None:
         assert done.returncode == status and "Traceback" not in done.stderr
         for text in ("'broken'", "a-broken-package", "a_module_that_is_not_installed"):
             assert text in done.stdout + done.stderr
-
-
-def test_data_set_of_a_stranger_that_breaks(command: Command, install: Install, tmp_path: Path) -> None:
-    """Exceptions of a plugin's data set name the data set."""
-    source = (
-        "from seu_bench import hookimpl\n"
-        "from seu_bench.data.sources import DigitsSource\n"
-        "class Broken(DigitsSource):\n"
-        "    def load(self, root):\n"
-        "        raise ZeroDivisionError('this data set is broken')\n"
-        "@hookimpl\n"
-        "def register_datasets(register):\n"
-        "    register('mine', Broken())\n"
-    )
-    install("a-stranger", {"broken_data": "broken_data"}, {"broken_data": source})
-    (tmp_path / "own.toml").write_text(OWN.partition("[datasets")[0])
-    asked = ("--benchmark", tmp_path / "own.toml", "--results", tmp_path / "results")
-    refused(command, "run", *asked, said=("'mine'", "a-stranger", "ZeroDivisionError: this data set is broken"))
-    assert not (tmp_path / "results").exists()

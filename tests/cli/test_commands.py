@@ -129,34 +129,12 @@ def test_broken_plugin(command: Command, install: Install, outer: str, said: str
     assert said in Registry().faults["counter"].what
 
 
-def test_two_packages_with_one_name(command: Command, install: Install) -> None:
-    """Neither of them wins."""
-    install(*offering())
-    install("another", {"other": "another_outer"}, {"another_outer": OUTER})
-    answer = command("count", "1")
-    assert answer.status == 2
-    assert "the command 'count' is registered twice: by a-stranger and by another" in answer.err
-
-
 def test_example(command: Command, install: Install) -> None:
     """The command of the example package, as it stands."""
     folder = install("guide", {"mine": "my_seu_plugin"}, {})
     shutil.copytree(EXAMPLE, folder / "my_seu_plugin")
     assert "best  print the best accuracy of all records (guide)" in " ".join(command("--help").out.split(" "))
     assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", RECORDS).out)
-
-
-def test_unknown_command(command: Command) -> None:
-    """It is refused as click does."""
-    answer = command("counts")
-    assert answer.status == 2 and "No such command 'counts'" in answer.err
-
-
-def test_core_offers_its_commands_by_the_same_hook() -> None:
-    """They are registered by this package, and no other plugin of it brings any, which ``--help`` counts on."""
-    commands = Registry().commands
-    assert set(commands) == set(CORE)
-    assert {(entry.plugin, entry.package) for entry in commands.values()} == {("cli", "seu-bench")}
 
 
 @pytest.mark.parametrize(

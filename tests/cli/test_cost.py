@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.commands import Answer, Command
-from support.tiny import context, registry
+from support.commands import Command
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.training.interfaces import Cost
 
 #: What both the paper's tasks and its split of images say: train, valid and test images of each task.
 SIZES = {
@@ -83,15 +79,6 @@ def test_parameters_of_a_published_genotype(command: Command, benchmark: str, pa
     assert document["macs_min"] == document["macs"]
 
 
-def test_a_search_is_a_range(command: Command) -> None:
-    """The search's genotype is not known before: the published one lies between least and most."""
-    asked = ("--strategy", "seu", "--benchmark", "split_cifar10", "--protocol", "paper")
-    searched, given = cost(command, *asked), cost(command, *asked, "-o", "genotype=darts_v1")
-    for task in range(5):
-        assert searched["params_total_min"][task] < given["params_total"][task] < searched["params_total"][task]
-    assert searched["macs_min"][0] < given["macs"][0] < searched["macs"][0]
-
-
 def test_macs_by_hand(command: Command) -> None:
     """Multiply-accumulates of the baseline on 28x28 grey images, counted from the layers of the paper."""
     document = cost(command, "--strategy", "naive", "--benchmark", "pmnist", "--protocol", "paper")
@@ -138,32 +125,6 @@ def test_image_passes_of_seu(command: Command, benchmark: str) -> None:
     assert "search" not in given["stages"]
 
 
-@pytest.mark.parametrize("strategy", ["naive", "lwf", "ltg", "seu"])
-def test_heads_alike_are_counted_once(strategy: str) -> None:
-    """Each task has the multiply-accumulates that it has alone, whether or not another one has as many classes."""
-    tasks = tuple(TaskPlan(f"task {at}", classes, 8, 4, 4) for at, classes in enumerate((2, 4, 3, 4, 2)))
-
-    def macs(*planned: TaskPlan) -> tuple[int, ...]:
-        plan = StreamPlan(1, 8, 8, planned, tuple(range(len(planned))))
-        options = {"cells": 3, "channels": 2, "genotype": "darts_v1"} if strategy == "seu" else {"width": 0.1}
-        cost: Cost = registry().strategies.find(strategy).factory.cost(context(plan, strategy, options))
-        return cost.macs_min
-
-    found = macs(*tasks)
-    assert found == tuple(macs(task)[0] for task in tasks)
-    assert len(set(found)) == 3
-
-
-def test_options_count(command: Command) -> None:
-    """Epochs and limits change the image passes, and the size does not."""
-    asked = ("--strategy", "naive", "--benchmark", "split_cifar10", "--protocol", "paper")
-    whole = cost(command, *asked)
-    short = cost(command, *asked, "-o", "epochs=3", "-o", "restore=last", "--limit", 100)
-    assert short["stages"]["training"] == {"train": 3 * 5 * 100, "evaluate": 0, "image_passes": 1500}
-    assert short["stages"]["evaluation"]["evaluate"] == 100 * (1 + 2 + 3 + 4 + 5)
-    assert (short["params_total"], short["macs"]) == (whole["params_total"], whole["macs"])
-
-
 class Allocations(TorchDispatchMode):
     """The largest tensor that is made anywhere but on the meta device, in elements."""
 
@@ -192,32 +153,3 @@ def test_no_weights_are_made(command: Command, strategy: str, benchmark: str) ->
     assert max(document["params_total"]) > 3_000_000
     assert made.seen > 0
     assert made.largest < 10_000
-
-
-def test_random_numbers_are_left_alone(command: Command) -> None:
-    """Asking for a cost changes nothing for whoever asks from a session of their own."""
-    before = torch.get_rng_state()
-    asked_anew(command, "--benchmark", "pmnist", "--protocol", "paper")
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_text_says_the_same(command: Command) -> None:
-    """A reader gets the numbers of the document, with separators, and ranges where there are any."""
-    asked = ("--strategy", "seu", "--benchmark", "split_cifar10", "--protocol", "paper")
-    document, answer = cost(command, *asked), command("cost", "--no-time", *asked)
-    assert isinstance(answer, Answer)
-    lines = answer.out.splitlines()
-    assert lines[0] == "seu on split_cifar10 version 2, protocol paper"
-    for task, name in enumerate(document["tasks"]):
-        least, most = document["params_total_min"][task], document["params_total"][task]
-        assert f"after task {task} ({name}): {least:,} to {most:,} parameters; " in lines[task + 1]
-        least, most = document["memory_bytes_min"][task], document["memory_bytes"][task]
-        assert lines[task + 1].endswith(f"; {least:,} to {most:,} bytes kept")
-    assert lines[-1] == f"  together {document['image_passes']:,} image passes to learn"
-
-
-@pytest.mark.long
-def test_default_protocol(command: Command) -> None:
-    """Without ``--protocol`` the cost is of what ``run`` would do."""
-    assert cost(command, "--benchmark", "split_cifar10")["protocol"] == "paper"
-    assert cost(command)["protocol"] == "quick"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +12,7 @@ import pytest
 from support.commands import Command
 
 from seu_bench.cli import main as command_line
-from seu_bench.errors import DataMissingError, ExitStatus, OptionError, PluginError, ResultsError, RunError
+from seu_bench.errors import ExitStatus
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 RUN = ("run", "--strategy", "naive", "--protocol", "smoke")
@@ -34,22 +33,8 @@ def test_diverged_run_has_failed(command: Command, tmp_path: Path) -> None:
     assert re.search("failed +", command("runs", "--results", tmp_path).out)
 
 
-@pytest.mark.parametrize("words", [("--strategy", "nave"), ("-o", "epochs=x"), ("--seed", "-1"), ("--fly",)])
-def test_refused_run(command: Command, words: tuple[str, ...], tmp_path: Path) -> None:
-    """Nothing was begun."""
-    assert command(*RUN, *words, "--results", tmp_path).status == ExitStatus.REFUSED == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_time_limit_has_its_own(command: Command, tmp_path: Path) -> None:
     assert command(*RUN, "--max-seconds", "0.001", "--results", tmp_path).status == ExitStatus.OUT_OF_TIME == 75
-
-
-def test_each_error_has_one() -> None:
-    """Errors of a run that began have 3; all others 2, whatever they are about."""
-    assert RunError("it failed").exit_status is ExitStatus.FAILED
-    refused = (OptionError, DataMissingError, PluginError, ResultsError)
-    assert {kind("no").exit_status for kind in refused} == {ExitStatus.REFUSED}
 
 
 @pytest.mark.parametrize(
@@ -79,15 +64,6 @@ def test_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     told = capsys.readouterr().err
     assert "KeyError: 'nobody foresaw it'" in told
     assert told.endswith("please report it with these lines\n")
-
-
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGTERM"])
-def test_signals_as_shells_tell_them(name: str) -> None:
-    assert 128 + getattr(signal, name) in set(ExitStatus)
-
-
-def test_page_of_sweeps_has_no_others() -> None:
-    assert {ExitStatus.DONE, ExitStatus.NOT_MET, ExitStatus.REFUSED} < set(numbers_in("sweeps.md")) < set(ExitStatus)
 
 
 def test_table_has_every_status() -> None:

@@ -37,12 +37,6 @@ def first(command: Command, place: Path) -> Answer:
     return run(command, place, "--device", "cpu")
 
 
-def test_nothing_is_said_of_what_was_applied(command: Command, place: Path, first: Answer) -> None:
-    assert "without effect" not in first.out + first.err
-    again = run(command, place, "--device", "cpu")
-    assert "finished before" in again.out and again.err == ""
-
-
 def test_flags_are_named(command: Command, place: Path, first: Answer) -> None:
     again = run(command, place, "--compile", "--no-weights", "--checkpoint-every", 5)
     assert again.err == (
@@ -89,10 +83,3 @@ def test_task_of_one_class(command: Command, place: Path, one_class: Answer) -> 
     assert f"not ranked: {reason} ({record.run_id})" in " ".join(board.out.split())
     cost = command("cost", "--strategy", "naive", "--benchmark", place / "one.toml")
     assert cost.out.splitlines()[-1].startswith(warning)
-
-
-def test_older_record_of_one_class(one_class: Answer) -> None:
-    """It has no key that says so, but the outputs of its heads."""
-    older = record_of(one_class).model_copy(update={"one_class_tasks": ()})
-    assert not older.may_be_ranked
-    assert older.model_copy(update={"task_classes": (2, 2)}).may_be_ranked

@@ -80,14 +80,6 @@ def test_help_names_every_command(command: Command) -> None:
                 assert record["help"], f"{name} {record['opts']}"
 
 
-def test_nothing_asked_is_help(command: Command) -> None:
-    """The bare command says what there is."""
-    answer = command()
-    assert answer.status == 2
-    assert "Usage: seu-bench [OPTIONS] COMMAND" in answer.err
-    assert "leaderboard" in answer.err
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_list_of_a_kind(command: Command, kind: str) -> None:
     """A list of objects with name, package and summary, in the order of names."""
@@ -177,50 +169,11 @@ def test_data_for_a_reader_and_a_program(command: Command, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_sees_what_is_there(command: Command, tmp_path: Path) -> None:
-    """A file of the right name is seen; one file of four is not a data set."""
-    path = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"12345")
-    rows = {row["name"]: row for row in json.loads(command("data", "--data-root", tmp_path, "--format", "json").out)}
-    assert rows["mnist"]["status"] in {"incomplete", "corrupt"}
-    assert rows["mnist"]["detail"]
-    assert rows["kmnist"]["status"] == "missing"
-
-
 def test_fetching_what_is_there(command: Command, tmp_path: Path) -> None:
     """A set that comes with a dependency needs no download; the data root may stand before or after ``fetch``."""
     for arguments in (["fetch", "digits", "--data-root", tmp_path], ["--data-root", tmp_path, "fetch", "digits"]):
         answer = command("data", *arguments)
         assert (answer.status, answer.out) == (0, "digits: embedded\n")
-
-
-SOURCE = """
-from pathlib import Path
-from seu_bench.data.dataset import DatasetState
-from seu_bench import hookimpl
-
-class Mine:
-    summary = "writes down where it was fetched to"
-    def state(self, root):
-        return DatasetState("complete" if (root / "mine").exists() else "missing", root)
-    def fetch(self, root):
-        (root / "mine").write_text("fetched")
-
-@hookimpl
-def register_datasets(register):
-    register("mine", Mine())
-"""
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_fetching_into_the_data_root(command: Command, install: Any, tmp_path: Path, first: bool) -> None:
-    """A download goes where the user said, on whichever side of ``fetch``."""
-    install("a-stranger", {"mine": "mine"}, {"mine": SOURCE})
-    where = ["--data-root", tmp_path]
-    answer = command("data", *(where if first else []), "fetch", "mine", *([] if first else where))
-    assert (answer.status, answer.out) == (0, f"mine: complete, {tmp_path}\n")
-    assert (tmp_path / "mine").read_text() == "fetched"
 
 
 def test_reader_that_leaves_early() -> None:

@@ -124,15 +124,6 @@ def test_some_checks_as_json(stranger: Callable[..., Answer]) -> None:
 
 
 @pytest.mark.long
-def test_skipped_is_not_failed(command: Command) -> None:
-    """A check that does not apply is counted apart, with its reason; the plugin is healthy."""
-    answer = command("check-plugin", "naive", "-k", "cached_features or learns and not scenarios")
-    assert (answer.status, answer.err) == (0, "")
-    assert re.search(r"skipped +cached_features_change_nothing .*\n +this strategy's model asks for no out", answer.out)
-    assert re.search(r"\n1 passed, 1 skipped of 2 checks in ", answer.out)
-
-
-@pytest.mark.long
 def test_interrupted() -> None:
     """Ctrl-C ends the command, not the check that runs; no summary pretends that all were done."""
     code = (
@@ -147,15 +138,6 @@ def test_interrupted() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
     assert "checks in" not in done.stdout
-
-
-@pytest.mark.long
-def test_the_traceback(stranger: Callable[..., Answer]) -> None:
-    """Shown whole where it is asked for, from the check to the plugin."""
-    answer = stranger("dividing", "-k", "keeps_its_budget", "--traceback")
-    assert answer.status == 1
-    assert "Traceback (most recent call last)" in answer.out and "test_keeps_its_budget" in answer.out
-    assert "_pytest" not in answer.out
 
 
 def test_unknown_name(command: Command) -> None:

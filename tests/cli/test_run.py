@@ -78,21 +78,6 @@ def test_what_show_prints(request: pytest.FixtureRequest, command: Command, whic
     assert f" {record.metrics['params_total']:,} " in out
 
 
-def test_what_seu_did(seu: Answer) -> None:
-    """The record has each task's genotype and path, and which task each unit was made for; nothing is forgotten."""
-    record = record_of(seu)
-    assert record.genotypes is not None
-    assert record.paths is not None
-    assert record.unit_tasks is not None
-    assert (len(record.genotypes), len(record.paths)) == (5, 5)
-    for task, path in enumerate(record.paths):
-        assert len(path) == len(record.unit_tasks)
-        assert all(made[unit] <= task for unit, made in zip(path, record.unit_tasks, strict=True))
-    for task in range(5):
-        assert len({row[task] for row in record.accuracy_matrix[task:]}) == 1
-    assert (record.metrics["forgetting"], record.metrics["bwt"]) == (0, 0)
-
-
 @pytest.mark.parametrize(("which", "options"), [("naive", SMALL), ("seu", SMALL_SEU)])
 def test_cost_told_before(
     request: pytest.FixtureRequest, command: Command, which: str, options: tuple[object, ...]
@@ -125,17 +110,6 @@ def test_same_run_again(command: Command, naive: Answer, results: Path) -> None:
     assert "finished before" not in forced.out
     assert path.stat().st_mtime_ns > written
     assert without_times(record_of(forced)) == without_times(record)
-
-
-@pytest.mark.long
-def test_same_seed_same_record(command: Command, seu: Answer, tmp_path: Path) -> None:
-    """SEU on one seed gives the same record twice; on another seed another one."""
-    record = record_of(seu)
-    again = record_of(command("run", *SMALL_SEU, "--seed", 3, "--results", tmp_path))
-    assert without_times(again) == without_times(record)
-    other = record_of(command("run", *SMALL_SEU, "--seed", 4, "--results", tmp_path))
-    assert other.run_id != record.run_id
-    assert (record.task_order, other.task_order) == ((3, 4, 1, 0, 2), (0, 3, 1, 4, 2))
 
 
 def test_show(command: Command, naive: Answer, seu: Answer, results: Path) -> None:
@@ -198,18 +172,6 @@ def test_synthetic(command: Command, tiny: Path, tmp_path: Path, benchmark: str,
     assert (record.status, record.synthetic, record.may_be_ranked) == ("finished", True, False)
     assert list(record.task_classes) == classes
     assert record.metrics["acc"] is not None
-
-
-@pytest.mark.long
-def test_smallest_networks(tmp_path: Path) -> None:
-    """SEU by the smoke protocol as it is; in a process of its own, which a fault in native code would end."""
-    command = [*SEU_BENCH, "run", "--benchmark", "mixture", "--synthetic", "--protocol", "smoke", "--limit", "8"]
-    done = subprocess.run([*command, "--results", str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    record = record_of(Answer(done.returncode, done.stdout, done.stderr))
-    assert (record.status, record.strategy, len(record.params_total)) == ("finished", "seu", 5)
-    assert record.genotypes is not None
-    assert len(record.genotypes) == 5
 
 
 @pytest.mark.long

@@ -51,9 +51,9 @@ def test_lines(tmp_path: Path) -> None:
     with held(folder), subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         seen = until(process.stdout, "broken")
-        assert seen.splitlines() == ["first: running, 2/4, 60.00 %", "broken: failed, 0/4, -, [red]x[/red] [2J"]
+        assert seen.splitlines() == ["first: running, 2/4, 60.00 %", "broken: failed, 0/4, -, -, [red]x[/red] [2J"]
         put(tmp_path, "first", "finished", 4)
-        until(process.stdout, "first: finished, 4/4, 80.00 %")
+        until(process.stdout, "first: finished, 4/4, 80.00 %, -")
         process.send_signal(signal.SIGINT)
         assert (process.stdout.read(), process.wait()) == ("", 0)
 
@@ -80,7 +80,7 @@ def test_a_terminal(tmp_path: Path) -> None:
     os.close(leader)
     first, second = shown.index("z-run"), shown.index("a-finished-run")
     assert first < second and "Ctrl-C ends" in shown
-    assert all(text in shown[first:second] for text in ("60.00 %", "1:15", "task 3: search, epoch 3 of 8"))
+    assert all(text in shown[first:second] for text in ("60.00 %", "1:15 left", "task 3, search, epoch 3"))
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")
 
 
