@@ -16,15 +16,21 @@ from torch import Tensor, nn
 
 from seu_bench.training.loops import cosine_rate
 from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
-from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
-from seu_bench_blockwise.decisions import decision_sizes, decoded
-from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
-from seu_bench_blockwise.scratch import ScratchSearch
-from seu_bench_blockwise.shared import SharedSearch
+from seu_bench_blockwise.learning import (
+    Agent,
+    EpsilonSchedule,
+    QLearner,
+    decision_sizes,
+    decoded,
+    density,
+    reward,
+    unit_macs,
+)
+from seu_bench_blockwise.searcher import ScratchSearch, SharedSearch
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
+from seu_bench_seu.mdl import MdlSearch
 from seu_bench_seu.options import SearchOptions
-from seu_bench_seu.searcher import MdlSearch
 
 pytestmark = pytest.mark.long
 

@@ -14,7 +14,7 @@ from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
 from seu_bench_darts import DartsOptions, estimate_passes, gradient
-from seu_bench_darts.gradient import first_order, second_order
+from seu_bench_darts.searcher import first_order, second_order
 from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads

@@ -24,9 +24,8 @@ from torch.nn import functional
 
 from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.search_space import SearchSpace, uniform_genotype
-from seu_bench_seu.building import make_super_model
-from seu_bench_seu.creator import MdlCreation
-from seu_bench_seu.searcher import MdlSearch
+from seu_bench_seu.mdl import MdlCreation, MdlSearch
+from seu_bench_seu.strategy import make_super_model
 from seu_bench_seu.super_model import SuperModel
 
 pytestmark = pytest.mark.long

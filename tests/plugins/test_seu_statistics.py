@@ -31,8 +31,8 @@ from seu_bench.testing import Trial
 from seu_bench.testing.sizes import check_sizes
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.search_space import uniform_genotype
-from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics
+from seu_bench_seu.strategy import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads

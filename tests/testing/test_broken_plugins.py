@@ -13,7 +13,7 @@ from support.broken_components import CREATORS, GOOD, ONE_TYPE, SEARCHERS, Stran
 from support.commands import Command, Install
 from support.tiny import all_threads, one_thread
 
-import seu_bench_seu.costing
+import seu_bench_seu.strategy
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
@@ -69,7 +69,7 @@ def _sizes_once() -> Iterator[None]:
     """The sizes that a cost estimate needs are computed once: they are the same for all these runs, and take longer
     than the runs themselves."""
     known: dict[Genotype, Any] = {}
-    usual = seu_bench_seu.costing._first_task
+    usual = seu_bench_seu.strategy._first_task
 
     def once(context: Any, unit: Genotype) -> Any:
         if unit not in known:
@@ -77,7 +77,7 @@ def _sizes_once() -> Iterator[None]:
         return known[unit]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seu_bench_seu.costing, "_first_task", once)
+        patch.setattr(seu_bench_seu.strategy, "_first_task", once)
         yield
 
 

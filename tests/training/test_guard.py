@@ -21,9 +21,8 @@ from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, SearchTask
 from seu_bench_kit.search_space import OPERATIONS, SearchSpace
-from seu_bench_seu.creator import MdlCreation
+from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.options import CreationOptions, SearchOptions
-from seu_bench_seu.searcher import MdlSearch
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads

@@ -37,9 +37,8 @@ from seu_bench.training.strategy import StagedStrategy, TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_kit.components import CreationTask, SearchTask
 from seu_bench_kit.search_space import OPERATIONS, SearchSpace
-from seu_bench_seu.creator import MdlCreation
+from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.options import CreationOptions, SearchOptions
-from seu_bench_seu.searcher import MdlSearch
 
 setup_module, teardown_module = one_thread, all_threads
 
