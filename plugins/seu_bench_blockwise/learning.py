@@ -155,7 +155,6 @@ class QLearner:
         self.memory = [(tuple(decisions), reward) for decisions, reward in state["memory"]]
 
     def _best_of(self, values: Sequence[float]) -> int:
-        """Place of the largest value."""
         largest = max(values)
         places = [place for place, value in enumerate(values) if value == largest]
         return places[0] if self.tie_break == "first" else random.choice(places)

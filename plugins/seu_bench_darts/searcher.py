@@ -221,7 +221,6 @@ class DartsSearch(Stage[Genotype]):
         return loss
 
     def _momentum(self) -> list[Tensor]:
-        """Momentum's share of the next update, for each weight."""
         kept = [self.optimizer.state.get(weight, {}).get("momentum_buffer") for weight in self.weights]
         return [
             torch.zeros_like(weight) if buffer is None else self.schedule.momentum * buffer

@@ -95,7 +95,6 @@ class StatisticsStage(Stage[dict[int, UnitStatistics]]):
             estimate.load_state_dict(state["estimates"][layer])
 
     def _compute(self, x: Tensor) -> None:
-        """Compute the path up to its last reused unit."""
         inputs: tuple[Tensor, ...] = (x,)
         for layer, unit in enumerate(self.path[: max(self.estimates) + 1]):
             estimate = self.estimates.get(layer)
