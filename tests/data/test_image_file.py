@@ -19,64 +19,20 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream, decoding
-from seu_bench.data.image_file import ImageFile
 from seu_bench.data.normaliser import pixel_statistics
 from seu_bench.data.sources import definition_source
-from seu_bench.errors import DataCorruptError, DataError
+from seu_bench.errors import DataError
 
 
-def some_pixels(count: int = 23, channels: int = 3, size: int = 5) -> np.ndarray:
-    return np.random.default_rng(4).integers(0, 256, (count, channels, size, size + 1), dtype=np.uint8)
-
-
-def in_a_file(folder: Path, pixels: np.ndarray, first: int = 0) -> ImageFile:
-    path = folder / "pixels"
-    path.write_bytes(pixels.tobytes())
-    return ImageFile(path, first, len(pixels) - first, pixels.shape[1:])
-
-
-ROWS: list[Any] = [
-    slice(None),
-    slice(3, 9),
-    slice(0, 0),
-    [0],
-    [22, 0, 1, 2, 5, 4, 5, 5],
-    np.arange(23)[::-1],
-    np.zeros(0, dtype=np.int64),
-]
-
-
-@pytest.mark.parametrize("rows", ROWS, ids=str)
-def test_reads_like_an_array(tmp_path: Path, rows: Any) -> None:
-    pixels = some_pixels()
-    images = in_a_file(tmp_path, pixels)
-    assert (images.shape, len(images), images.dtype) == (pixels.shape, len(pixels), pixels.dtype)
-    assert np.array_equal(images[rows], pixels[rows])
-
-
-def test_file_that_became_shorter(tmp_path: Path) -> None:
-    images = in_a_file(tmp_path, some_pixels())
-    images.path.write_bytes(b"short")
-    with pytest.raises(DataCorruptError, match=r"ends too early(.|\n)*delete this file"):
-        images[[20]]
-    images = in_a_file(tmp_path, some_pixels())
-    images.path.unlink()
-    with pytest.raises(DataCorruptError, match=r"No such file"):
-        images[[0]]
-
-
-def test_statistics_are_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of NumPy, and the same for images in a file, however many are read at once."""
-    pixels = some_pixels(50)
+def test_statistics_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of NumPy, however many images are read at once."""
+    pixels = np.random.default_rng(4).integers(0, 256, (50, 3, 5, 6), dtype=np.uint8)
     mean, std = pixel_statistics(pixels)
     np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-13)
     np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-13)
-    monkeypatch.setattr("seu_bench.data.image_file.BLOCK_BYTES", 300)
-    assert all(map(np.array_equal, pixel_statistics(in_a_file(tmp_path, pixels)), (mean, std)))
+    monkeypatch.setattr("seu_bench.data.dataset.BLOCK_BYTES", 300)
+    assert all(map(np.array_equal, pixel_statistics(pixels), (mean, std)))
     assert pixel_statistics(np.full((3, 1, 2, 2), 7, dtype=np.uint8))[1].tolist() == [0.0]
-
-
-# --------------------------------------------------------------------------------------------------- folders of images
 
 
 def fill(folder: Path, per_class: int = 8, size: int = 6, classes: int = 4) -> None:
@@ -256,10 +212,11 @@ from seu_bench.data.sources import definition_source
 spec = BenchmarkFile(Path(sys.argv[1])).load()
 definition = spec.datasets["photos"]
 stream = build_stream(spec, lambda name: definition_source(definition, name).load(Path(sys.argv[2])), ImageLimits(), 0)
+peaks = []
 for task in stream.tasks:
     for x, y in task.train.batches(32, shuffle=True):
-        pass
-print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+        peaks.append(int(re.search(r"RssAnon:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]))
+print(max(peaks))
 """
 
 
