@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from seu_bench.errors import ResultsError
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import LARGEST, RECORD_NAME, Record, parse_record, record_digest, runs_folder
 from seu_bench.results.record_files import MODEL_NAME, PACKED_NAME
