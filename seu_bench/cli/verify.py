@@ -16,8 +16,8 @@ from seu_bench.plugin.registry import use_plugins
 
 #: What the checks can tell.
 _SCOPE = (
-    "measured again: the last row of the accuracy matrix, sizes, data; computed again: metrics; all else is compared by "
-    "digests alone, which somebody who edits the record can renew"
+    "measured again: the last row of the accuracy matrix, sizes, data; computed again: metrics; all else is compared "
+    "by digests alone, which somebody who edits the record can renew"
 )
 #: Outcome of a check.
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
