@@ -66,8 +66,6 @@ def completed(command: Command, monkeypatch: pytest.MonkeyPatch, line: str, shel
         ("seu-bench check-plugin frug", ["plain,frugal"]),
         ("seu-bench check-plugin split_fa", ["plain,split_fashion", "plain,split_fashion_class"]),
         ("seu-bench check-plugin slurm -o part", ["plain,partition="]),
-        ("seu-bench report --column-width neu", ["plain,neurips"]),
-        ("seu-bench report --font s", ["plain,sans", "plain,serif"]),
         ("seu-bench watch --strategy seu,ew", ["plain,seu,ewc"]),
         ("seu-bench run --device a", ["plain,auto"]),
         ("seu-bench run --log tensor,mlf", ["plain,tensor,mlflow"]),

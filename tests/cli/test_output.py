@@ -61,7 +61,7 @@ class TestQuiet:
         place = ("--results", results)
         assert command("leaderboard", "-q", *place).out == ""
         page = results / "report.html"
-        assert command("-q", "report", "--figures", 0, "--allow-empty", *place).out == f"{page}\n"
+        assert command("-q", "report", "--figures", 0, *place).out == f"{page}\n"
         assert command("verify", record.run_id, "-q", *place) == Answer(0, "no difference found\n", "")
         swept = command("sweep", "-q", "--strategy", "naive", *SMALL, *place)
         assert swept == Answer(0, f"{record.run_id}\n", "")

@@ -44,7 +44,7 @@ def test_honest_runs_are_accepted_and_shown(command: Command, shared: Path) -> N
     assert "naive" in board
     assert board == command("leaderboard", "--results", shared, "--format", "csv").out
     page = shared.parent / "page.html"
-    assert command("report", "--from", shared, "--static", "--output", page).status == 0
+    assert command("report", "--from", shared, "--figures", 0, "--output", page).status == 0
     assert "naive" in page.read_text()
     assert command("leaderboard", "--from", shared / "nowhere").status == ExitStatus.REFUSED
 

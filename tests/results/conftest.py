@@ -9,15 +9,6 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture
-def report_settings() -> Iterator[None]:
-    """Matplotlib as the report sets it up."""
-    from seu_bench.results.report.layout import settings
-
-    with settings():
-        yield
-
-
 @pytest.fixture(scope="session")
 def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the browser saves into."""

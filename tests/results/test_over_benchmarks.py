@@ -13,8 +13,7 @@ from support.commands import Command
 
 from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.report import Limits, write_report
-from seu_bench.results.report.draw_ranks import MOST_DRAWN, critical_difference
-from seu_bench.results.report.layout import settings
+from seu_bench.results.report.charts import MOST_RANKED, average_ranks
 
 #: Mean accuracies on each benchmark: a is always the best of four, the others change places.
 TABLE = {
@@ -174,38 +173,28 @@ class TestCommand:
 
 class TestReport:
     def test_diagram(self, results: Path) -> None:
-        """Each configuration at its average rank; the bar from the best to the last that is not told from it."""
+        """Each configuration at its average rank; what is worse than the best is hollow, and the rest filled."""
         found = compared(results)
-        picture = critical_difference(found)
-        with settings():
-            (axes,) = picture.draw().axes
-        texts = {text.get_text() for text in axes.texts}
-        assert {"a  1.00", "b  2.38", "2.62  c", "4.00  d"} <= texts
-        assert any("critical difference" in text for text in texts)
-        (bar,) = [line for line in axes.get_lines() if line.get_linewidth() >= 3]
-        # Four ranks on the scale's length; the bar reaches a little over both ends, in inches.
-        scale = max(axes.get_lines()[0].get_xdata())
-        assert list(bar.get_xdata()) == pytest.approx([-0.03, scale * (2.625 - 1) / 3 + 0.03])
-        assert "d: average rank 4.00, significant" in picture.alt
-        assert picture.numbers[1][:4] == ("a", "1.00", "-", "the best")
+        chart = average_ranks(found)
+        alike, worse = chart.panels[0].series
+        assert list(chart.categories) == ["a", "b", "c", "d"]
+        assert (list(alike.x), list(worse.x)) == (pytest.approx([1, 2.375, 2.625]), [4.0])
+        assert (list(alike.y), list(worse.y), worse.is_hollow) == ([0, 1, 2], [3], True)
+        assert chart.span == (1.0, 1.0 + found.ranks.critical_difference)
+        assert chart.table()[1][:4] == ("a", "1.00", "-", "the best")
 
     def test_nothing_is_said_of_too_few(self, results: Path) -> None:
         two = [board for board in leaderboards(results) if board.benchmark in ("one", "two")]
-        picture = critical_difference(compare_over_benchmarks(two)[0])
-        with settings():
-            (axes,) = picture.draw().axes
-        assert not any("critical" in text.get_text() for text in axes.texts)
-        assert "Nothing is said of significance" in picture.caption
+        chart = average_ranks(compare_over_benchmarks(two)[0])
+        assert chart.span is None and "Nothing is said of significance" in chart.caption
 
     def test_many_are_cut(self, tmp_path: Path, put: Put) -> None:
         for benchmark in ("one", "two", "three"):
-            for place in range(MOST_DRAWN + 3):
+            for place in range(MOST_RANKED + 3):
                 put(0, place / 100, strategy=f"s{place:02d}", benchmark=benchmark)
-        picture = critical_difference(compared(tmp_path))
-        with settings():
-            (axes,) = picture.draw().axes
-        assert sum("  " in text.get_text() for text in axes.texts) == MOST_DRAWN
-        assert "3 more are in the table" in picture.caption and len(picture.numbers) == MOST_DRAWN + 4
+        chart = average_ranks(compared(tmp_path))
+        assert len(chart.categories) == MOST_RANKED and len(chart.table()) == MOST_RANKED + 4
+        assert "3 more are in the table" in chart.caption
 
     def test_page(self, results: Path) -> None:
         """A section and its figure's files, the first of all figures; its numbers alone where there is no room."""

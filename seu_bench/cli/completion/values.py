@@ -131,20 +131,6 @@ def _metrics(_context: click.Context, _beginning: str) -> Iterator[tuple[str, st
         yield name, metric.summary
 
 
-def _widths(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
-    from seu_bench.results.report.layout import COLUMNS
-
-    for name, inches in COLUMNS.items():
-        yield name, f"{inches:.2f} inches"
-
-
-def _fonts(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
-    from seu_bench.results.report.layout import FONTS
-
-    for name, families in FONTS.items():
-        yield name, families[0]
-
-
 def _columns(_context: click.Context, _beginning: str) -> Iterator[tuple[str, str]]:
     from seu_bench.plugin.registry import Registry
 
@@ -188,8 +174,6 @@ names_of_kind: Final = completer(_names_of_kind)
 checked_names: Final = completer(_checked)
 metrics: Final = completer(_metrics)
 metric_lists: Final = completer(_metrics, listed=True)
-widths: Final = completer(_widths)
-fonts: Final = completer(_fonts)
 columns: Final = completer(_columns, listed=True)
 budgets: Final = completer(_budgets)
 tuned: Final = completer(_tuned, path=True)
