@@ -34,7 +34,7 @@ class InTurn:
         if not events and self.jobs:
             job = self.jobs.popleft()
             events.append(Started(run_id=job.run_id))
-            events.append(run_job(job, events.append))
+            events.append(run_job(job))
         return events
 
     def cancel(self) -> None:

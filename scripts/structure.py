@@ -17,7 +17,7 @@ from typing import Final
 CORE: Final = "seu_bench"
 _HOUSE: Final = (
     "__main__, __init__, api+avalanche, cli, sweeps, testing, engine, plugin+hookspecs, training, results, models, "
-    "data, metrics+search_space, config, utils, errors+_version"
+    "data, metrics, config, utils, errors+_version"
 )
 #: Floors, top first, of rooms and of the modules beside them. Imports point into the same room or to a floor below.
 FLOORS: Final = tuple(tuple(floor.split("+")) for floor in _HOUSE.split(", "))

@@ -32,10 +32,10 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .api import leaderboard, run, sweep, tune
     from .avalanche import make_strategy
-    from .engine.saved_model.model import load_model
+    from .engine.saved_model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
-    from .results.frame import load_records
+    from .results.building import load_records
     from .training.memories import Balanced, Herded, Reservoir, Ring
     from .training.method import Method
 

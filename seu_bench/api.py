@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seu_bench.config.commands import unused_flags
 from seu_bench.config.run import Evaluation, Precision, Request
-from seu_bench.config.unapplied import unapplied_lines
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import PluginError
-from seu_bench.plugin.files import end_import, importable_file
+from seu_bench.plugin.methods import end_import, importable_file
 from seu_bench.plugin.registry import Registry, is_installed, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
-    from seu_bench.results.leaderboard.tables import Leaderboards
+    from seu_bench.results.leaderboard import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
-    from seu_bench.sweeps.tuning.search import TuneResult
+    from seu_bench.sweeps.tuning import TuneResult
     from seu_bench.training.method import Method
 
 
@@ -129,15 +129,14 @@ def run(
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
-        watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
+        watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
-    if outcome.reused:
-        has_model = record.weights_sha256 is not None
-        lines = unapplied_lines(request, record.run_id, record.environment.device, has_model=has_model, as_flags=False)
-        if lines:
-            warnings.warn("; ".join(lines), UserWarning, stacklevel=2)
+    if outcome.reused and (unused := unused_flags(request)):
+        how = "restart=True makes it again, seu-bench log sends its record"
+        told = f"without effect, because the run was finished before: {unused} ({how})"
+        warnings.warn(told, UserWarning, stacklevel=2)
     return record
 
 
@@ -170,21 +169,17 @@ def leaderboard(
         >>> boards = seu_bench.leaderboard("results", benchmark="split_digits")
         >>> boards.frame[["configuration", "acc_mean", "params_total_mean"]]
     """
-    from seu_bench.results.leaderboard import views
-    from seu_bench.results.leaderboard.building import read_leaderboards
-    from seu_bench.results.leaderboard.tables import Leaderboards
+    from seu_bench.results.building import read_leaderboards
+    from seu_bench.results.leaderboard import Leaderboards, parse_view
 
     metrics = Registry().known_metrics
-    limits = views.parse_budgets([f"{name}={limit}" for name, limit in (budgets or {}).items()], metrics)
-    axes = () if isinstance(pareto, bool) else views.parse_axes(",".join(pareto), metrics)
-    by = views.parse_metric("sort", sort, metrics) if sort is not None else None
+    limits = [f"{name}={limit}" for name, limit in (budgets or {}).items()]
+    axes = None if pareto is False else "" if pareto is True else ",".join(pareto)
+    view = parse_view(limits, axes, sort, metrics)
     build = read_leaderboards(Path(results), metrics)
-    boards = [views.within_budget(it, limits, metrics) for it in build.boards if benchmark in (None, it.benchmark)]
-    if pareto:
-        boards = [views.pareto_front(board, axes, metrics) for board in boards]
-    if by is not None:
-        boards = [views.in_order_of(board, by, metrics) for board in boards]
-    return Leaderboards(tuple(boards), tuple(build.excluded(benchmark)))
+    found = Leaderboards(view(board) for board in build.boards if benchmark in (None, board.benchmark))
+    found.excluded = tuple(build.excluded(benchmark))
+    return found
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
@@ -208,10 +203,9 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     """
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.results.leaderboard.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
-    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
+    from seu_bench.cli.progress import SweepDisplay
+    from seu_bench.results.building import make_leaderboards
+    from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
@@ -219,11 +213,10 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     spec = make_spec(_without_classes(given), Path(file) if file is not None else None)
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
-    estimate = estimate_plan(plan) if progress else SweepEstimate()
     executor = GuardedExecutor(registry, spec)
     display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
     with display.bars:
-        result = run_sweep(plan, executor, estimate, display)
+        result = run_sweep(plan, executor, SweepEstimate(plan), display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
@@ -251,16 +244,16 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.sweeps.estimate import SweepEstimate, estimate_plan
-    from seu_bench.sweeps.tuning.search import run_tuning
-    from seu_bench.sweeps.tuning.spec import make_tune_spec
+    from seu_bench.cli.progress import SweepDisplay
+    from seu_bench.sweeps.driver import SweepEstimate
+    from seu_bench.sweeps.tune_spec import make_tune_spec
+    from seu_bench.sweeps.tuning import run_tuning
 
     @contextlib.contextmanager
     def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
         display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
         with display.bars:
-            yield estimate_plan(plan) if progress else SweepEstimate(), display
+            yield SweepEstimate(plan), display
 
     end_import()
     given = _without_classes(given)
@@ -279,8 +272,7 @@ def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     if not methods:
         return dict(given)
     names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
-    folder = Path(given.get("results", "results")) / "plugins"
-    files = [importable_file(method, folder) for method in methods if not is_installed(method)]
+    files = [importable_file(method) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
     return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
 

@@ -10,8 +10,7 @@ from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.run import Precision, Request
 from seu_bench.config.streams import Scenario
 from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.engine.resolve import choose_strategy
-from seu_bench.engine.scenarios import require_scenario
+from seu_bench.engine.resolve import choose_strategy, require_scenario
 from seu_bench.errors import OptionError, RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.interfaces import StrategyContext

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from seu_bench.plugin.registration import CommandFactory, Register
     from seu_bench.results.metric import Metric, MetricFunction
     from seu_bench.results.record import Record
-    from seu_bench.training.components import CreatorFactory, SearcherFactory
-    from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyFactory
+    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, Cost, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -41,13 +40,13 @@ def register_backbones(register: Register[BackboneFactory]) -> None:
 
 
 @hookspec
-def register_searchers(register: Register[SearcherFactory]) -> None:
-    """Offer extension-unit searchers (:class:`~seu_bench.training.components.SearcherFactory`)."""
+def register_searchers(register: Register[ComponentFactory]) -> None:
+    """Offer extension-unit searchers (:class:`~seu_bench.training.interfaces.ComponentFactory`)."""
 
 
 @hookspec
-def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer task-model creators (:class:`~seu_bench.training.components.CreatorFactory`)."""
+def register_creators(register: Register[ComponentFactory]) -> None:
+    """Offer task-model creators (:class:`~seu_bench.training.interfaces.ComponentFactory`)."""
 
 
 @hookspec

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random_walk import RandomWalkOptions
 from random_walk.searcher import RandomWalk
 
-from seu_bench.search_space import SearchSpace
-from seu_bench.testing import SearcherContract, search_task, stream_of
+from seu_bench.testing import stream_of
+from seu_bench_kit import SearchSpace
+from seu_bench_kit.contracts import SearcherContract, search_task
 
 
 class TestRandomWalk(SearcherContract):

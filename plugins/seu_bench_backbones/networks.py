@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.models.alexnet import alexnet as make_alexnet
 from seu_bench.models.layers import Dropout
-from seu_bench.models.residual import ResidualBlock, even_resnet_parts
+from seu_bench_kit import AlexNetShape, ResidualBlock, even_resnet_parts
+from seu_bench_kit.blocks import alexnet as make_alexnet
 
 #: Width of both hidden layers (van de Ven & Tolias, "Three scenarios for continual learning", 2019, split MNIST).
 HIDDEN = 400

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import NetworkOptions, ScoringOptions, SearchSchedule
 from seu_bench.plugin.registration import deferred
-from seu_bench.training import SearcherFactory, SearchTask, half_passes, recalibration_passes, schedule_passes
+from seu_bench_kit import SearcherFactory, SearchTask, half_passes, recalibration_passes, schedule_passes
 
 
 class BlockwiseOptions(ScoringOptions, NetworkOptions):
@@ -68,7 +68,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``blockwise``."""
     register(
         "blockwise",
-        LazyFactory(
+        SearcherFactory(
             "tabular Q-learning over a unit's decisions, with replay and an epsilon-greedy schedule",
             options=BlockwiseOptions,
             build=build_search,

@@ -10,11 +10,12 @@ import torch
 
 from seu_bench.config import SearchSchedule
 from seu_bench.models import count_macs
-from seu_bench.search_space import INPUTS, NODES, OPERATIONS, Genotype
-from seu_bench.training import SearchTask, genotype_network, on_meta
+from seu_bench.training import on_meta
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.decisions import decision_sizes, decoded
 from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
+from seu_bench_kit import OPERATIONS, Genotype, SearchTask, genotype_network
+from seu_bench_kit.search_space import INPUTS, NODES
 
 
 class Agent:

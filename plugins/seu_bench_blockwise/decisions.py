@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seu_bench.search_space import EDGES, INPUTS, NODES, OPERATIONS, Edge, Genotype, SearchSpace
+from seu_bench_kit import EDGES, OPERATIONS, Edge, Genotype, SearchSpace
+from seu_bench_kit.search_space import INPUTS, NODES
 
 
 def decision_sizes(space: SearchSpace) -> tuple[int, ...]:

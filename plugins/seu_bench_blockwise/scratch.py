@@ -8,20 +8,11 @@ from typing import Any
 
 import torch
 
-from seu_bench.search_space import Genotype
-from seu_bench.training import (
-    EpochReport,
-    SearchTask,
-    Stage,
-    evaluate,
-    genotype_network,
-    recalibrate,
-    set_rate,
-    train_epoch,
-)
+from seu_bench.training import EpochReport, Stage, evaluate, set_rate
 from seu_bench.utils import RandomState
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
+from seu_bench_kit import Genotype, SearchTask, genotype_network, recalibrate, train_epoch
 
 #: The learning rate is multiplied by this after every so many epochs.
 DECAY, EVERY = 0.2, 5

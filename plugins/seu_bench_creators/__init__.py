@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import Options, ScoringOptions
-from seu_bench.training import CreatorFactory, schedule_passes
+from seu_bench_kit import CreatorFactory, schedule_passes
 
 
 class AllNewOptions(Options):
@@ -48,7 +48,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     """Offer them all."""
     register(
         "all_new",
-        LazyFactory(
+        CreatorFactory(
             "every task takes the new unit in every layer: nothing is reused, nothing is trained before training",
             options=AllNewOptions,
             build="seu_bench_creators.paths:AllNewCreation",
@@ -56,7 +56,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     )
     register(
         "reuse_first",
-        LazyFactory(
+        CreatorFactory(
             "scores old units first, then takes a new one in a layer only where it gains on held-out images",
             options=ReuseFirstOptions,
             build="seu_bench_creators.reuse_first:ReuseFirstCreation",
@@ -65,7 +65,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     )
     register(
         "frugal",
-        LazyFactory(
+        CreatorFactory(
             "reuses the beginning of an earlier path and grows the rest, as far as that pays in mixed score",
             options=FrugalOptions,
             build="seu_bench_creators.frugal:FrugalCreation",
@@ -74,7 +74,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     )
     register(
         "knn_prefix",
-        LazyFactory(
+        CreatorFactory(
             "MNTDP-D's rule: the related task by nearest neighbours, then every prefix of its path is trained",
             options=KnnPrefixOptions,
             build="seu_bench_creators.knn_prefix:KnnPrefixCreation",

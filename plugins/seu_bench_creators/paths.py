@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from seu_bench.training import CreationTask, EpochlessStage, GrowingModel
+from seu_bench.training import EpochlessStage
 from seu_bench_creators import AllNewOptions
+from seu_bench_kit import CreationTask, GrowingModel
 
 Path: TypeAlias = tuple[int, ...]
 

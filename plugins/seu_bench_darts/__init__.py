@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import NetworkOptions, ScoringOptions, SearchSchedule
-from seu_bench.training import SearcherFactory, schedule_passes
+from seu_bench_kit import SearcherFactory, schedule_passes
 
 
 class DartsOptions(ScoringOptions, NetworkOptions):
@@ -37,7 +37,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``darts``."""
     register(
         "darts",
-        LazyFactory(
+        SearcherFactory(
             "differentiable search: all operations at once, weighted, the weights learned by gradient",
             options=DartsOptions,
             build="seu_bench_darts.searcher:DartsSearch",

@@ -11,22 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.data import batch_bounds
-from seu_bench.models import Mixture, ProxyNetwork, RepeatedBatches
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.training import (
-    EpochReport,
-    SearchTask,
-    Stage,
-    clip_gradients,
-    cosine_rate,
-    evaluate,
-    make_sgd,
-    proxy_network,
-    recalibrate,
-    set_rate,
-)
+from seu_bench.models import RepeatedBatches
+from seu_bench.training import EpochReport, Stage, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.gradient import Loss, first_order, second_order
+from seu_bench_kit import EDGES, OPERATIONS, Genotype, Mixture, ProxyNetwork, SearchTask, proxy_network, recalibrate
 
 #: Standard deviation of the architecture's first values.
 NOISE = 1e-3

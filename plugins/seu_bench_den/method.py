@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seu_bench import Method
 from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
-from seu_bench.models import GrowingNetwork, chain_of, count_parameters, state_bytes
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     Cost,
@@ -50,6 +50,7 @@ from seu_bench_den.weights import (
     subgraph_masks,
     useful_units,
 )
+from seu_bench_kit import GrowingNetwork, chain_of
 
 
 class Den(Method):

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import CreationSchedule, Options
-from seu_bench.training import CreatorFactory, SearcherFactory
+from seu_bench_kit import CreatorFactory, SearcherFactory
 
 #: How the related task is found; all but ``latest`` score features without training.
 Relation: TypeAlias = Literal["ridge", "knn", "h_score", "log_evidence", "latest"]
@@ -52,7 +52,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``inherit``."""
     register(
         "inherit",
-        LazyFactory(
+        SearcherFactory(
             "the first task's genotype is drawn at random, later tasks have the same: nothing is trained",
             options=InheritSearchOptions,
             build="seu_bench_inherit.searcher:InheritSearch",
@@ -65,7 +65,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     """Offer ``inherit``."""
     register(
         "inherit",
-        LazyFactory(
+        CreatorFactory(
             "new units begin as copies of the most related earlier task's, which a score without training finds",
             options=InheritOptions,
             build="seu_bench_inherit.creator:InheritCreation",

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
 
 from seu_bench.models import counted_as
-from seu_bench.training import (
-    CreationTask,
-    EpochReport,
-    Stage,
-    h_score,
-    knn_accuracy,
-    log_evidence,
-    path_features,
-    ridge_accuracy,
-)
+from seu_bench.training import EpochReport, Stage
 from seu_bench_inherit import InheritOptions, passes
+from seu_bench_kit import CreationTask, h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
 
 #: A unit of each layer, by creation order.
 Path: TypeAlias = tuple[int, ...]
@@ -45,7 +37,7 @@ class InheritCreation(Stage[Path]):
       creation's passes at most.
 
     A copy is made when the creation ends; earlier units are read and never changed, so that nothing is forgotten.
-    Source of the scores: :mod:`seu_bench.training.transferability`; of warm starts between the tasks of a growing
+    Source of the scores: :mod:`seu_bench_kit.transferability`; of warm starts between the tasks of a growing
     network as a baseline: "fine-tuning" in Z. Li & D. Hoiem, "Learning without Forgetting", ECCV 2016.
 
     Args:
@@ -55,6 +47,8 @@ class InheritCreation(Stage[Path]):
     Example:
         ``path = InheritCreation(InheritOptions(), task).run()``
     """
+
+    state_attributes = ("scores",)
 
     def __init__(self, options: InheritOptions, task: CreationTask) -> None:
         super().__init__("creation", task.task, 1, task.seed, task.device)
@@ -95,14 +89,6 @@ class InheritCreation(Stage[Path]):
     def related(self) -> Path:
         """The earlier path of the best score, the latest of equal ones."""
         return self.earlier[self.scores.index(max(self.scores))] if self.scores else self.earlier[0]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """The scores: new units change only when the creation ends."""
-        return {"scores": list(self.scores)}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.scores = list(state["scores"])
 
     def _inherit(self, layer: int, index: int) -> None:
         """Copy the unit's weights to the new one, if they are of one shape."""

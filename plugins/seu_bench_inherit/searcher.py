@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from seu_bench.search_space import Genotype
-from seu_bench.training import EpochlessStage, SearchTask
+from seu_bench.training import EpochlessStage
 from seu_bench_inherit import InheritSearchOptions
+from seu_bench_kit import Genotype, SearchTask
 
 
 class InheritSearch(EpochlessStage[Genotype]):

@@ -20,7 +20,7 @@ from seu_bench.config import (
     WidthOptions,
 )
 from seu_bench.data import batch_bounds
-from seu_bench.models import AlexNetShape, RepeatedBatches, count_parameters, state_bytes
+from seu_bench.models import RepeatedBatches, count_parameters, state_bytes
 from seu_bench.training import (
     BestWeights,
     Cost,
@@ -44,6 +44,7 @@ from seu_bench.training import (
     training_passes,
     width_factor,
 )
+from seu_bench_kit import AlexNetShape
 from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture
 
 

@@ -11,16 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models import (
-    AlexNetShape,
-    MultiHeadModel,
-    channels_last,
-    count_parameters,
-    dropout,
-    freeze,
-    is_frozen,
-)
+from seu_bench.models import MultiHeadModel, channels_last, count_parameters, dropout, freeze, is_frozen
 from seu_bench.models.multihead import not_learned
+from seu_bench_kit import AlexNetShape
 
 Position: TypeAlias = Literal["pre", "post"]
 
@@ -337,11 +330,7 @@ class MixedLayer(nn.Module):
         return self.unit if choice.kind == "new" else self.adapters[choice.unit]
 
     def forward(self, layer: GrowingLayer, x: Tensor, body_of: Body | None = None) -> Tensor:
-        """The candidates' outputs, weighted by the softmax of the architecture weights.
-
-        Args:
-            body_of: computes the sum of terms of an old unit and its adapters; the layer itself by default.
-        """
+        """The candidates' outputs, weighted by the softmax of the architecture weights."""
         outputs = torch.stack(self.outputs(layer, x, body_of))
         mixed: Tensor = torch.tensordot(self.architecture.softmax(0).to(outputs.dtype), outputs, dims=1)
         return mixed

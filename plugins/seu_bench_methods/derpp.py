@@ -23,7 +23,7 @@ class DarkReplay(Method):
     class Options(BackboneOptions, SelectingOptions):
         """Options of DER++ (equation 6)."""
 
-        older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+        id_names: ClassVar[Mapping[str, str]] = {"memory": "mem_size"}
 
         memory: PositiveInt = Field(200, description="images kept")
         batch_size_mem: PositiveInt = Field(32, description="images replayed with each batch, twice")

@@ -11,10 +11,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from seu_bench import Method
-from seu_bench.config import BackboneOptions, PlateauOptions, Schedule, TaskInferenceOptions, TuningGrid
+from seu_bench.config import BackboneOptions, Schedule, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
-from seu_bench.models import MultiHeadModel, chain_of
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone, fixed_size_cost
+from seu_bench.models import MultiHeadModel
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone, fixed_size_cost
+from seu_bench_kit import chain_of
+from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -23,16 +25,7 @@ LARGEST_EMBEDDING: Final = 6.0
 
 
 def scale_of(batch: int, batches: int, largest: float) -> float:
-    """The factor ``s`` of a batch: it grows linearly within an epoch, from ``1 / largest`` to ``largest`` (2.4).
-
-    Args:
-        batch: 0-based, within the epoch.
-        batches: of the epoch.
-        largest: the factor of the last batch, and of evaluation.
-
-    Returns:
-        ``s``. Of an epoch of one batch, where the paper's formula has no value, the smallest, as in the published code.
-    """
+    """The factor ``s`` of a batch: it grows linearly within an epoch, from ``1 / largest`` to ``largest`` (2.4)."""
     smallest = 1 / largest
     return smallest + (largest - smallest) * batch / max(1, batches - 1)
 
@@ -61,9 +54,6 @@ def used_anew(gates: Sequence[Tensor], used: Sequence[Tensor]) -> Tensor:
     Args:
         gates: of the task, ``[units]`` for each layer, from 0 to 1.
         used: the largest gates of earlier tasks, ``[units]`` for each layer; zeros for the first task.
-
-    Returns:
-        ``sum(gates * (1 - used)) / sum(1 - used)`` over all layers; 0 where all units are used.
     """
     free = [1 - each for each in used]
     taken = torch.stack([(gate * each).sum() for gate, each in zip(gates, free, strict=True)]).sum()
@@ -79,9 +69,6 @@ def passing(used: Tensor, inputs: Tensor | None, shape: Sequence[int], spread: i
         inputs: the same of the units that it reads, ``[inputs]``; ``None``: it reads the image, which has no gates.
         shape: of the layer's weight, ``[units, inputs * spread]`` or ``[units, inputs, k, k]``.
         spread: numbers that each unit is read by.
-
-    Returns:
-        ``1 - min(used, inputs)``, which broadcasts to the shape.
     """
     after = used.view(-1, *(1 for _ in shape[1:]))
     if inputs is None:
@@ -97,7 +84,7 @@ class GatedModel(MultiHeadModel):
     drawn from N(0, 1), those of all tasks at the start, like the heads.
 
     Args:
-        backbone: a chain of layers (:func:`~seu_bench.models.chain_of`).
+        backbone: a chain of layers (:func:`~seu_bench_kit.chain_of`).
         features: width of its output.
         classes: outputs of each task's head.
         s_max: factor of the embeddings within the gates in evaluation.
@@ -123,10 +110,6 @@ class GatedModel(MultiHeadModel):
 
     def gates(self, task: int, scale: float | None = None) -> list[Tensor]:
         """The gates of a task.
-
-        Args:
-            task: 0-based.
-            scale: factor of the embeddings; ``None``: that of the batch in training, the largest in evaluation.
 
         Returns:
             ``[units]`` from 0 to 1 for each layer.
@@ -230,6 +213,10 @@ class Hat(Method):
         """Training alone, in which units of earlier tasks are protected."""
         return [Phase(lambda: self._begin_training(task), lambda _: self._learned(task.index))]
 
+    def training_stage(self, task: TaskData) -> TrainingStage:
+        """Follow the validation loss where that was chosen."""
+        return PlateauStage(self, task) if self.lr_schedule == "plateau" else super().training_stage(task)
+
     def _learned(self, task: int) -> None:
         self._protection = None
         if task not in self.learned_tasks:
@@ -281,4 +268,6 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        return fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context))
+        cost, options = fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context)), context.options
+        follows = options.lr_schedule == "plateau"
+        return at_least(cost, options.applied_to(context.protocol.training)) if follows else cost

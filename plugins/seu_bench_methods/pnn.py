@@ -14,7 +14,6 @@ from torch.nn import functional
 from seu_bench import Method
 from seu_bench.config import SelectingOptions, TaskInferenceOptions, WidthOptions
 from seu_bench.models import (
-    AlexNetShape,
     ChannelsLastConv2d,
     MultiHeadModel,
     count_parameters,
@@ -38,6 +37,7 @@ from seu_bench.training import (
     training_passes,
     width_factor,
 )
+from seu_bench_kit import AlexNetShape
 
 #: Depths of the first linear layer, which is given the flattened output of the last convolution, and of the head. Below
 #: are three convolutions; the input of the layer at depth d is what the lateral at depth d reads of earlier columns.
@@ -176,9 +176,6 @@ class ProgressiveNetwork(MultiHeadModel):
 
     def expand(self, task: int, device: torch.device | None = None) -> None:
         """Add the column of ``task``, its weights drawn from the global generator.
-
-        Args:
-            device: where the column is put; where it was made by default.
 
         Raises:
             RunError: columns are added in the order of the tasks, one for each.

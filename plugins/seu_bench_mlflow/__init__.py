@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
 from seu_bench import hookimpl
 from seu_bench.config import Options
-from seu_bench.plugin import LoggerFactory, RunLogger
+from seu_bench.plugin import LoggedRun, LoggedValues, LoggerFactory
 from seu_bench.plugin.registration import LazyFactory, offered
 
 if TYPE_CHECKING:
     from seu_bench.plugin import Register
+
+#: What MLflow calls the ends of a run.
+_STATUS: Final = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+#: Parameters in one call, and characters of a value, at most (MLflow's limits).
+_BATCH, _LONGEST = 100, 6000
 
 
 class MlflowOptions(Options):
@@ -26,12 +34,94 @@ class MlflowOptions(Options):
     experiment: str = Field("seu-bench", min_length=1, description="the experiment of the runs; made if absent")
 
 
-def _build(options: MlflowOptions, folder: Path) -> RunLogger:
-    # MLflow reports its use to its makers unless disabled before it is imported.
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    from seu_bench_mlflow.logger import MlflowLogger
+class MlflowLogger:
+    """Writes one run of an experiment. A resumed run is found by its tag ``seu_bench.attempt``."""
 
-    return MlflowLogger(folder, options.tracking_uri, options.experiment)
+    def __init__(self, options: MlflowOptions, folder: Path) -> None:
+        # Read when it is imported: MLflow reports its use to its makers, and draws the delay before another attempt.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
+        import mlflow  # noqa: F401 - here and not in the background, where two threads would import
+
+        self._folder, self._options = folder, options
+        self._client: Any = None
+        self._run = ""
+        self._resumed = False
+
+    def begin(self, run: LoggedRun) -> None:
+        """Open the store, and the run in it."""
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        uri = self._options.tracking_uri
+        self._client = client = self._open() if uri is None else MlflowClient(uri)
+        experiment = self._experiment_id()
+        known = client.search_runs([experiment], f"tags.\"seu_bench.attempt\" = '{run.attempt}'", max_results=1)
+        self._resumed = bool(known)
+        if known:
+            self._run = known[0].info.run_id
+            client.update_run(self._run, status="RUNNING")
+            return
+        tags = {f"seu_bench.{name}": value for name, value in run.tags.items()}
+        tags |= {"seu_bench.run_id": run.run_id, "seu_bench.attempt": run.attempt}
+        self._run = client.create_run(experiment, run_name=run.run_id, tags=tags).info.run_id
+        params = [Param(name, str(value)[:_LONGEST]) for name, value in run.parameters.items()]
+        for first in range(0, len(params), _BATCH):
+            client.log_batch(self._run, params=params[first : first + _BATCH])
+
+    def last_step(self, name: str) -> int | None:
+        """Last step in the store."""
+        history = self._client.get_metric_history(self._run, name) if self._resumed else []
+        return max((metric.step for metric in history), default=None)
+
+    def log(self, measured: LoggedValues) -> None:
+        """A metric each, in one call."""
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        metrics = [Metric(name, value, now, measured.step) for name, value in measured.values.items()]
+        self._client.log_batch(self._run, metrics=metrics)
+
+    def end(self, status: str) -> None:
+        """End the run in the store; its tag ``seu_bench.status`` has our word for it."""
+        self._client.set_tag(self._run, "seu_bench.status", status)
+        self._client.set_terminated(self._run, _STATUS[status])
+
+    def _open(self) -> Any:
+        """The store in our folder: a database, because MLflow keeps no more than that in files of its own."""
+        from filelock import FileLock
+        from mlflow import MlflowClient
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        quiet = [logging.getLogger(name) for name in ("mlflow", "mlflow.store.db.utils", "alembic")]
+        levels = [logger.level for logger in quiet]
+        # Two runs that begin at once would both make its tables.
+        with FileLock(self._folder / "mlflow.lock", timeout=120), warnings.catch_warnings():
+            # MLflow 3.17 loads its tables in a way that SQLAlchemy 2.1 deprecates.
+            warnings.filterwarnings("ignore", message="The ``noload`` loader strategy", category=DeprecationWarning)
+            for logger in quiet:
+                logger.setLevel(logging.WARNING)
+            try:
+                return MlflowClient(f"sqlite:///{(self._folder / 'mlflow.db').resolve()}")
+            finally:
+                for logger, level in zip(quiet, levels, strict=True):
+                    logger.setLevel(level)
+
+    def _experiment_id(self) -> str:
+        """Find or create the experiment."""
+        from mlflow.exceptions import MlflowException
+
+        name = self._options.experiment
+        if (known := self._client.get_experiment_by_name(name)) is None:
+            # Artifacts, which we have none of, would otherwise be due in the folder that the run was called in.
+            place = None if self._options.tracking_uri else (self._folder / "artifacts").resolve().as_uri()
+            try:
+                return str(self._client.create_experiment(name, artifact_location=place))
+            except MlflowException:  # another process was faster
+                known = self._client.get_experiment_by_name(name)
+                if known is None:
+                    raise
+        return str(known.experiment_id)
 
 
 def _is_remote(options: MlflowOptions) -> bool:
@@ -43,7 +133,6 @@ def _is_remote(options: MlflowOptions) -> bool:
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
-    factory = LazyFactory(
-        "runs in MLflow, by default in a local database", options=MlflowOptions, build=_build, is_remote=_is_remote
-    )
+    summary = "runs in MLflow, by default in a local database"
+    factory = LazyFactory(summary, options=MlflowOptions, build=MlflowLogger, is_remote=_is_remote)
     register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models import MultiHeadModel, Unit, even_resnet_parts
 from seu_bench.models.multihead import not_learned
+from seu_bench_kit import Unit, even_resnet_parts
+from seu_bench_kit.units import UnitModel
 
 #: The module of each place from the input on, the head last, by its number there.
 Path: TypeAlias = tuple[int, ...]
@@ -70,7 +71,7 @@ def where_new(choices: Sequence[int | None]) -> list[int]:
     return [place for place, choice in enumerate(choices) if choice is None]
 
 
-class ModularResNet(MultiHeadModel):
+class ModularResNet(UnitModel):
     """Grows from nothing: a candidate is tried, the best one kept, and its new modules are frozen with its path.
 
     The places are a stem, four groups of two residual blocks (with ``split_last`` the last group is two places) and a
@@ -96,7 +97,6 @@ class ModularResNet(MultiHeadModel):
     """
 
     has_frozen_layers = True
-    has_units = True
 
     def __init__(
         self,
@@ -135,11 +135,6 @@ class ModularResNet(MultiHeadModel):
 
     def try_path(self, choices: Choices, device: torch.device | None = None, *, new_everywhere: bool = False) -> None:
         """Compute the next task on a path with new modules, whose weights the global generator draws.
-
-        Args:
-            choices: a kept module of each place, or ``None`` for a new one.
-            device: where new modules are put; where they were made by default.
-            new_everywhere: whether places whose kept module is chosen get a new one as well, for :meth:`choose`.
 
         Raises:
             RunError: every task of the stream has a path.

@@ -20,9 +20,9 @@ from seu_bench.training import (
     clip_gradients,
     cosine_rate,
     evaluate,
-    knn_accuracy,
     set_rate,
 )
+from seu_bench_kit import knn_accuracy
 from seu_bench_mntdp.network import Choices, Path
 
 

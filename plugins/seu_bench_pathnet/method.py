@@ -13,7 +13,7 @@ from torch import nn
 
 from seu_bench import Method
 from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
-from seu_bench.models import chain_of, count_parameters, freeze, packed_bytes, state_bytes
+from seu_bench.models import count_parameters, freeze, state_bytes
 from seu_bench.training import (
     Cost,
     EpochReport,
@@ -32,6 +32,7 @@ from seu_bench.training import (
     task_flops,
     task_macs,
 )
+from seu_bench_kit import chain_of, packed_bytes
 from seu_bench_pathnet.network import CONTENDERS, ModularNetwork, Tournament, Turn, turns
 
 

@@ -5,9 +5,9 @@ This module is imported to list what is installed, so it imports no torch; :mod:
 
 from __future__ import annotations
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import Options
-from seu_bench.training import SearcherFactory
+from seu_bench_kit import SearcherFactory
 
 
 class RandomOptions(Options):
@@ -19,7 +19,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``random``."""
     register(
         "random",
-        LazyFactory(
+        SearcherFactory(
             "a genotype drawn uniformly, nothing is trained: what every search must beat",
             options=RandomOptions,
             build="seu_bench_random.searcher:RandomSearch",

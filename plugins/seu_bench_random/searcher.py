@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seu_bench.search_space import Genotype
-from seu_bench.training import EpochlessStage, SearchTask
+from seu_bench.training import EpochlessStage
+from seu_bench_kit import Genotype, SearchTask
 from seu_bench_random import RandomOptions
 
 

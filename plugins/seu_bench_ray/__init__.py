@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
-from seu_bench.config import CommandLine, Options
+from seu_bench.config import Options
 from seu_bench.plugin.executors import Executor, ExecutorFactory
 from seu_bench.plugin.registration import offered
+from seu_bench_ray.options import RayOptions
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registration import Register
-
-
-class RayOptions(Options):
-    """Address of Ray, and resources of each job."""
-
-    address: Annotated[str | None, CommandLine(("--ray-address",))] = Field(
-        None,
-        min_length=1,
-        description="address of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
-    )
-    cpus: float | None = Field(
-        None, gt=0, description="cores reserved for each job, may be a fraction; else as many as its threads"
-    )
-    gpus: Annotated[float | None, CommandLine(("--gpus",))] = Field(
-        None, ge=0, description="GPUs of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
-    )
-    jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Ray has room for")
-    retries: int = Field(3, ge=0, description="how often a job starts again whose worker was lost")
 
 
 class RayFactory:
@@ -46,17 +27,9 @@ class RayFactory:
         Raises:
             RequestError: the address does not answer, or a job asks for more than there is.
         """
-        from seu_bench_ray.connection import Connection
         from seu_bench_ray.executor import RayExecutor
 
-        connection = Connection(options.address)
-        try:
-            gpus = float(connection.wants_gpu(device)) if options.gpus is None else options.gpus
-            cpus = float(threads) if options.cpus is None else options.cpus
-            return RayExecutor(connection, cpus, gpus, options.jobs, options.retries)
-        except BaseException:
-            connection.close()
-            raise
+        return RayExecutor(options, device, threads)
 
 
 @hookimpl

@@ -1,176 +1,217 @@
-"""The executor: jobs as tasks of Ray, which report to one actor."""
+"""The executor: jobs as tasks of Ray, which begins those of lost workers again."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
-import time
+import socket
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import ray
 from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 
 from seu_bench.engine.environment import installed_versions
-from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started, event_from_json
-from seu_bench.sweeps import with_share
+from seu_bench.errors import RequestError
+from seu_bench.plugin.executors import Ended, Event, Job, Started
+from seu_bench.sweeps import run_job, with_share
+from seu_bench.utils.files import make_folder, write_atomic
+from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
-from seu_bench_ray.connection import Connection
-from seu_bench_ray.marks import Marks
-from seu_bench_ray.work import Assignment, Mailbox, run_assigned
+from seu_bench_ray.options import RayOptions
 
-#: Seconds between two looks for events.
-_LOOK: Final = 0.1
+#: Seconds within which an address must answer.
+_ANSWER: Final = 5.0
 #: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
 _PATIENCE: Final = 10.0
-#: Jobs submitted to Ray beyond those it has room for, so that a cluster that can grow sees what is wanted.
-_AHEAD: Final = 16
-
-
-@dataclass
-class _Task:
-    """The task of Ray that runs a job.
-
-    Attributes:
-        attempts: how often.
-        has_begun: whether the present attempt has reported its start.
-    """
-
-    job: Job
-    attempts: int = 0
-    has_begun: bool = False
-    reference: Any = None
+_REMEDY: Final = (
+    "start Ray there (ray start --head), give the address that it names, or leave the address out to use this machine"
+)
 
 
 class RayExecutor:
     """Jobs as tasks.
 
     Args:
-        connection: is closed with the executor.
-        cpus, gpus: of each job.
-        jobs: jobs at once at most; ``None``: as many as Ray has room for.
-        retries: how often a job starts again whose worker was lost.
+        options: address and resources.
+        device: what ``--device`` says.
+        threads: that each job computes with.
+
+    Raises:
+        RequestError: the address does not answer, or no machine has room for a job.
     """
 
-    def __init__(self, connection: Connection, cpus: float, gpus: float, jobs: int | None, retries: int) -> None:
-        self._connection = connection
-        self._room = connection.room(cpus, gpus)
-        self.slots = self._room if jobs is None else min(jobs, self._room)
-        self._most = self._room + _AHEAD if jobs is None else jobs
-        self._retries = retries
-        mailbox: Any = ray.remote(num_cpus=0, max_restarts=0)(Mailbox)
-        self._mailbox: Any = mailbox.remote()
-        # Ray would begin a lost task again by itself, without notice.
-        self._task: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(run_assigned)
+    def __init__(self, options: RayOptions, device: str, threads: int) -> None:
+        self._is_ours = _connect(options.address)
+        try:
+            has_gpu = ray.cluster_resources().get("GPU", 0.0) > 0
+            wants_gpu = device.startswith("cuda") or (device == "auto" and has_gpu)
+            gpus = float(wants_gpu) if options.gpus is None else options.gpus
+            cpus = float(threads) if options.cpus is None else options.cpus
+            room = _room(cpus, gpus)
+        except BaseException:
+            self._leave()
+            raise
+        self.slots = min(options.jobs or room, room)
+        self._task: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=options.retries)(run_assigned)
         self._versions = installed_versions()
-        self._marks = Marks()
-        self._waiting: deque[_Task] = deque()
-        self._running: dict[str, _Task] = {}
-        self._events: deque[Event] = deque()
-        self._cancelled = False
+        self._mark: Path | None = None
+        self._waiting: deque[Job] = deque()
+        self._running: dict[Any, Job] = {}
+        self._events: list[Event] = []
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Submit as many to Ray as it has room for, and some more."""
-        beside = max(1, math.ceil(self.slots / self._connection.machines))
-        self._waiting.extend(_Task(with_share(job, beside)) for job in jobs)
+        """Begin as many as there is room for."""
+        machines = max(1, sum(bool(node["Alive"]) for node in ray.nodes()))
+        self._waiting.extend(with_share(job, max(1, math.ceil(self.slots / machines))) for job in jobs)
+        for job in jobs[:1]:
+            make_folder(job.request.results)
+            self._mark = job.request.results / f".sweep-{uuid4().hex}"
+            write_atomic(self._mark, "")
         self._fill()
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """Return events; jobs whose worker was lost start again."""
-        until = time.monotonic() + seconds
-        while True:
-            over = self._over()  # before events are taken: an end comes after all else of its job
-            self._take()
-            for task in over:
-                self._end(task)
-            self._fill()
-            remaining = until - time.monotonic()
-            if self._events or remaining <= 0:
-                events = tuple(self._events)
-                self._events.clear()
-                return events
-            time.sleep(min(_LOOK, remaining))
+        """Return events as soon as there are any."""
+        ready: list[Any] = []
+        if self._running:
+            ray.wait(list(self._running), num_returns=1, timeout=0 if self._events else seconds)
+            ready, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        self._events += [self._end(reference) for reference in ready]
+        self._fill()
+        events, self._events = self._events, []
+        return events
 
     def cancel(self) -> None:
-        """Ask all jobs to stop."""
-        self._cancelled = True
-        while self._waiting:
-            self._events.append(_not_started(self._waiting.popleft().job))
-        for task in self._running.values():
-            if not task.has_begun:
-                ray.cancel(task.reference)
-        ray.get(self._mailbox.stop.remote())
+        """Interrupt all jobs; what they learned since their last checkpoint is learned again."""
+        self._events += [_not_started(job) for job in self._waiting]
+        self._waiting.clear()
+        for reference in self._running:
+            ray.cancel(reference)
 
     def close(self) -> None:
-        """Ask what still runs to stop, and end what does not."""
+        """Interrupt what still runs, and end what does not stop."""
         try:
-            references = [task.reference for task in self._running.values()]
             with contextlib.suppress(RayError):
-                if references:
-                    ray.get(self._mailbox.stop.remote(), timeout=_PATIENCE)
-                    ray.wait(references, num_returns=len(references), timeout=_PATIENCE)
-                for reference in references:
+                for reference in self._running:
+                    ray.cancel(reference)
+                if self._running:
+                    ray.wait(list(self._running), num_returns=len(self._running), timeout=_PATIENCE)
+                for reference in self._running:
                     ray.cancel(reference, force=True)
-                ray.kill(self._mailbox)
         finally:
-            self._marks.remove()
-            self._connection.close()
+            if self._mark is not None:
+                self._mark.unlink(missing_ok=True)
+            self._leave()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._running) < self._most and not self._cancelled:
-            task = self._waiting.popleft()
-            task.attempts += 1
-            task.has_begun = False
-            mark = self._marks.place_in(task.job.request.results)
-            assignment = Assignment(task.job.model_dump_json(), self._versions, mark)
-            task.reference = self._task.remote(assignment, self._mailbox)
-            self._running[task.job.run_id] = task
+        while self._waiting and len(self._running) < self.slots:
+            job = self._waiting.popleft()
+            reference = self._task.remote(job.model_dump_json(), self._versions, str(self._mark))
+            self._running[reference] = job
+            self._events.append(Started(run_id=job.run_id))
 
-    def _over(self) -> list[_Task]:
-        by_reference = {task.reference: task for task in self._running.values()}
-        if not by_reference:
-            return []
-        ready, _ = ray.wait(list(by_reference), num_returns=len(by_reference), timeout=0, fetch_local=False)
-        return [by_reference[reference] for reference in ready]
-
-    def _take(self) -> None:
-        taken: list[str] = ray.get(self._mailbox.take.remote())
-        for event in map(event_from_json, taken):
-            task = self._running.get(event.run_id)
-            if task is None:
-                continue  # of an attempt that was lost
-            if isinstance(event, Started):
-                if task.has_begun:
-                    continue
-                task.has_begun = True
-                if task.attempts > 1:
-                    continue  # it has started before, and is resumed
-            self._events.append(event)
-
-    def _end(self, task: _Task) -> None:
-        job = task.job
-        del self._running[job.run_id]
+    def _end(self, reference: Any) -> Ended:
+        job = self._running.pop(reference)
         try:
-            ended = Ended.model_validate_json(ray.get(task.reference))
+            return Ended.model_validate_json(ray.get(reference))
         except TaskCancelledError:
-            ended = _not_started(job)
+            return Ended(run_id=job.run_id, status="interrupted", message="stopped with its sweep")
         except RayTaskError as error:  # what the worker raised: it has not even the modules, or a defect
-            ended = Ended(run_id=job.run_id, status="failed", message=_last_line(error))
+            return Ended(run_id=job.run_id, status="failed", message=_last_line(error))
         except RayError as error:
-            if self._cancelled:
-                ended = Ended(run_id=job.run_id, status="lost", message=f"its worker is gone: {_last_line(error)}")
-            elif task.attempts <= self._retries:
-                message = f"its worker is gone ({type(error).__name__}); the job starts again"
-                self._events.append(Noticed(run_id=job.run_id, message=message))
-                self._waiting.appendleft(task)
-                return
-            else:
-                times = f"{task.attempts} time{'s' if task.attempts != 1 else ''}"
-                message = f"its worker was lost {times}, the last time by {_last_line(error)}"
-                ended = Ended(run_id=job.run_id, status="lost", message=message)
-        self._events.append(ended)
+            return Ended(run_id=job.run_id, status="lost", message=f"its worker was lost: {_last_line(error)}")
+
+    def _leave(self) -> None:
+        if self._is_ours:
+            ray.shutdown()
+
+
+def run_assigned(job: str, versions: Mapping[str, str], mark: str) -> str:
+    """Run a job in a worker; returns how it ended, as JSON.
+
+    Args:
+        job: as JSON.
+        versions: of the driver's packages; a worker that has others must not run the job.
+        mark: a file in the results folder, by which a worker knows that its folder is the driver's.
+    """
+    asked = Job.model_validate_json(job)
+    fault = find_fault(asked, versions, Path(mark))
+    ended = Ended(run_id=asked.run_id, status="failed", message=fault) if fault else run_job(asked)
+    return ended.model_dump_json()
+
+
+def find_fault(job: Job, versions: Mapping[str, str], mark: Path) -> str | None:
+    """Return why this worker must not run the job; ``None``: it may."""
+    here, host = installed_versions(), socket.gethostname()
+    other = [
+        f"{name} {here.get(name, 'none')} in place of {version}"
+        for name, version in versions.items()
+        if here.get(name) != version
+    ]
+    if other:
+        return f"the worker on {host} has other versions than the sweep's own process: {', '.join(other)}"
+    if not mark.exists():
+        return f"the results folder {job.request.results} is not shared with {host}: it is another one there"
+    return None
+
+
+def _connect(address: str | None) -> bool:
+    """Connect to Ray, and return whether it is this executor's to leave."""
+    if ray.is_initialized():
+        return False
+    if address is not None and address != "auto":
+        _ask(address)
+    try:
+        ray.init(
+            address="local" if address is None else address,
+            num_cpus=usable_cores() if address is None else None,
+            include_dashboard=False if address is None else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
+        raise RequestError(
+            f"Ray cannot be used: {printable(str(error).splitlines()[0])}",
+            where=f"address {address}" if address is not None else "executor 'ray'",
+            remedy=_REMEDY,
+        ) from error
+    return True
+
+
+def _ask(address: str) -> None:
+    """Check that an address is valid and answers; Ray itself would wait for a minute."""
+    try:
+        parts = urlsplit(address if "://" in address else f"ray://{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise RequestError(f"{address!r} is no address of a Ray", remedy="give auto, HOST:PORT or ray://HOST:PORT")
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER).close()
+    except OSError as error:
+        what = f"nobody answers at {host}:{port}: {error.strerror or error}"
+        raise RequestError(what, where=f"address {address}", remedy=_REMEDY) from error
+
+
+def _room(cpus: float, gpus: float) -> int:
+    """Return how many jobs fit at once, machine by machine."""
+    wanted = {kind: number for kind, number in (("CPU", cpus), ("GPU", gpus)) if number > 0}
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    fitting = sum(int(min(has.get(kind, 0.0) / number for kind, number in wanted.items())) for has in machines)
+    if not fitting:
+        raise RequestError(
+            f"no machine of this Ray has room for a job of {cpus:g} cores and {gpus:g} GPUs",
+            where="executor 'ray'",
+            remedy="ask for less with -o executor.cpus=N and -o executor.gpus=N, or add machines",
+        )
+    return fitting
 
 
 def _not_started(job: Job) -> Ended:

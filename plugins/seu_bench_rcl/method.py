@@ -21,7 +21,7 @@ from seu_bench.config import (
     TaskInferenceOptions,
     TuningGrid,
 )
-from seu_bench.models import GrowingNetwork, chain_of, count_parameters, state_bytes
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     BestWeights,
@@ -43,10 +43,10 @@ from seu_bench.training import (
     priced,
     set_rate,
     task_macs,
-    train_epoch,
     training_passes,
 )
 from seu_bench.utils import RandomState
+from seu_bench_kit import GrowingNetwork, chain_of, train_epoch
 from seu_bench_rcl.controller import Controller, controller_flops
 
 
@@ -195,12 +195,6 @@ def first_units(model: GrowingNetwork) -> tuple[int, ...]:
 
 def trial_passes(images: int, valid: int, epochs: int, *, select: bool) -> tuple[int, int]:
     """Image passes of a trial.
-
-    Args:
-        images: training images of the task.
-        valid: validation images.
-        epochs: of the trial.
-        select: whether the validation images are passed after each epoch, or after the last.
 
     Returns:
         Images that train and images that are scored. Without validation images, those of the first and of the second

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.results import REFERENCE_ROWS
-from seu_bench.training import CreatorFactory, SearcherFactory, StrategyFactory, schedule_passes
+from seu_bench.training import StrategyFactory
+from seu_bench_kit import CreatorFactory, SearcherFactory, schedule_passes
 from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 
@@ -34,7 +35,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``mdl``."""
     register(
         "mdl",
-        LazyFactory(
+        SearcherFactory(
             "multinomial distribution learning: samples one operation per edge and epoch (the paper's)",
             options=SearchOptions,
             build="seu_bench_seu.searcher:MdlSearch",
@@ -48,7 +49,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
     """Offer ``mdl``."""
     register(
         "mdl",
-        LazyFactory(
+        CreatorFactory(
             "multinomial distribution learning: samples one unit per layer and epoch (the paper's)",
             options=CreationOptions,
             build="seu_bench_seu.creator:MdlCreation",

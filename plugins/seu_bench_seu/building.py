@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from seu_bench.errors import RequestError
-from seu_bench.search_space import Genotype, SearchSpace, named_genotype
-from seu_bench.training import CreationTask, SearchTask, Stage, StrategyContext, checked_options, guarded_stage
+from seu_bench.training import Stage, StrategyContext, checked_options
 from seu_bench.utils import RandomState, derive_seed
+from seu_bench_kit import CreationTask, Genotype, SearchSpace, SearchTask, guarded_stage, named_genotype
 from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.strategy import Seu
 from seu_bench_seu.super_model import SuperModel

@@ -6,9 +6,10 @@ import torch
 
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.search_space import Genotype, named_genotype, stem_parameters, uniform_genotype
 from seu_bench.training import Cost, StageCost, StrategyContext, evaluation_passes, on_meta, task_macs, training_passes
-from seu_bench.training.costing import component_passes
+from seu_bench_kit import Genotype, named_genotype, uniform_genotype
+from seu_bench_kit.components import component_passes
+from seu_bench_kit.search_space import stem_parameters
 from seu_bench_seu.building import make_super_model, seu_options
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics
 from seu_bench_seu.super_model import SuperModel

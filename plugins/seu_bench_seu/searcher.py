@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seu_bench.models import Sample
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype
-from seu_bench.training import Forward, SearchTask, proxy_network
+from seu_bench.training import Forward
+from seu_bench_kit import EDGES, OPERATIONS, Genotype, Sample, SearchTask, proxy_network
 from seu_bench_seu.multinomial import MultinomialStage
 from seu_bench_seu.options import SearchOptions
 

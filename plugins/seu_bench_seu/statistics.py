@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from seu_bench.models.cells import Unit
-from seu_bench.training.sampling import normalising_by_batch, running_norms
+from seu_bench_kit import Unit
+from seu_bench_kit.sampling import normalising_by_batch, running_norms
 
 
 class UnitStatistics(nn.Module):

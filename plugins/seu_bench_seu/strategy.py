@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 
 from seu_bench.config import CreationSchedule, SearchSchedule
-from seu_bench.search_space import Genotype
-from seu_bench.training import CreationTask, Phase, SearchTask, Stage, StagedStrategy, TaskData, TrainingStage
+from seu_bench.training import Phase, Stage, StagedStrategy, TaskData, TrainingStage
 from seu_bench.utils import RandomState
+from seu_bench_kit import CreationTask, Genotype, SearchTask
 from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.options import Adaptation, Statistics
 from seu_bench_seu.super_model import SuperModel

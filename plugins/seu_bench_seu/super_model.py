@@ -10,13 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import ExtensionUnit, MultiHeadModel, Stem, Unit
 from seu_bench.models.multihead import not_learned
-from seu_bench.search_space import Genotype, SearchSpace, cell_plans
+from seu_bench_kit import ExtensionUnit, Genotype, SearchSpace, Stem, Unit
+from seu_bench_kit.search_space import cell_plans
+from seu_bench_kit.units import UnitModel
 from seu_bench_seu.statistics import TaskStatistics, UnitNorms
 
 
-class SuperModel(MultiHeadModel):
+class SuperModel(UnitModel):
     """Grows from nothing: :meth:`expand` adds a new unit per layer, :meth:`keep` deletes those that were not chosen,
     :meth:`freeze` ends a task.
 
@@ -34,7 +35,6 @@ class SuperModel(MultiHeadModel):
     """
 
     has_frozen_layers = True
-    has_units = True
 
     def __init__(
         self,
@@ -157,11 +157,7 @@ class SuperModel(MultiHeadModel):
         return logits
 
     def features(self, x: Tensor, path: Sequence[int], task: int | None = None) -> Tensor:
-        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged.
-
-        Args:
-            task: whose own statistics are taken for units that it reuses; ``None``: those of the units.
-        """
+        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged."""
         own, training = self.statistics.of(task), self.statistics.training_layers(task)
         moving = (at for at, index in enumerate(path) if at in training or not self.unit(at, index).frozen)
         frozen = next(moving, len(path))

@@ -27,8 +27,7 @@ class SlurmFactory:
         Raises:
             RequestError: it does not, or has not.
         """
-        from seu_bench_slurm.executor import SlurmExecutor
-        from seu_bench_slurm.queue import check_partition
+        from seu_bench_slurm.executor import SlurmExecutor, check_partition
 
         check_partition(options.partition)
         return SlurmExecutor(options, device, threads)

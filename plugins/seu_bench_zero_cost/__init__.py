@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import Options, SearchSchedule
 from seu_bench.config.common_options import Cells
-from seu_bench.training import SearcherFactory
+from seu_bench_kit import SearcherFactory
 
 
 class ZeroCostOptions(Options):
@@ -41,7 +41,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``zero_cost``."""
     register(
         "zero_cost",
-        LazyFactory(
+        SearcherFactory(
             "training-free: scores many random genotypes at initialisation by NASWOT and SynFlow, in seconds",
             options=ZeroCostOptions,
             build="seu_bench_zero_cost.searcher:ZeroCostSearch",

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from seu_bench.errors import RunError
-from seu_bench.search_space import Genotype
-from seu_bench.training import EpochReport, SearchTask, Stage, genotype_network
+from seu_bench.training import EpochReport, Stage
+from seu_bench_kit import Genotype, SearchTask, genotype_network
 from seu_bench_zero_cost import ZeroCostOptions
 from seu_bench_zero_cost.scores import naswot, synflow
 

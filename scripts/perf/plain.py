@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import seu_bench.models.kernels
 import seu_bench.models.layers
-import seu_bench.models.operations
+import seu_bench_kit.cells
+import seu_bench_kit.kernels
 import seu_bench_ltg.network
 from scripts.perf.runs import Ways
 from seu_bench.data.images import TaskImages
-from seu_bench.training.phases import PhasedStrategy
+from seu_bench.training.strategy import StagedStrategy
 
 #: The two ways in which frozen layers are compared.
 WITH, WITHOUT = "with", "without"
@@ -34,7 +34,7 @@ def without_cache() -> Iterator[None]:
     def computed(_: object) -> Iterator[Callable[[TaskImages], TaskImages]]:
         yield lambda images: images
 
-    with mock.patch.object(PhasedStrategy, "_features_cached", computed):
+    with mock.patch.object(StagedStrategy, "_features_cached", computed):
         yield
 
 
@@ -54,9 +54,9 @@ def default_format() -> Iterator[None]:
 @contextmanager
 def own_kernels() -> Iterator[None]:
     """Torch's own convolutions, concatenation and slices, in both directions; every operation computes its ReLU."""
-    operations = seu_bench.models.operations
+    operations = seu_bench_kit.cells
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(seu_bench.models.kernels, "trains_on_cpu", _never))
+        stack.enter_context(mock.patch.object(seu_bench_kit.kernels, "trains_on_cpu", _never))
         stack.enter_context(mock.patch.object(operations.State, "rectified", property(_rectified)))
         stack.enter_context(mock.patch.object(operations, "separable", _separable(operations.separable)))
         yield
@@ -73,7 +73,7 @@ def _never(*_: Tensor) -> bool:
     return False
 
 
-def _rectified(state: seu_bench.models.operations.State) -> Tensor:
+def _rectified(state: seu_bench_kit.cells.State) -> Tensor:
     return functional.relu(state.features)
 
 

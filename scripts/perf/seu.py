@@ -14,8 +14,8 @@ from scripts.perf.runs import accuracy_table, median_ratio, same_weights, side_b
 from seu_bench.config.run import Request
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
-from seu_bench.search_space import Genotype
 from seu_bench.training import TaskData
+from seu_bench_kit import Genotype
 from seu_bench_seu.strategy import Seu
 
 OURS, WITHOUT, PLAIN = "as it is", "without cache", "plain"

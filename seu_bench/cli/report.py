@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import may_read_shared, output_path, request_command
-from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
@@ -34,11 +34,10 @@ def _layout(value: str) -> Layout:
     "--output",
     default=None,
     metavar="PATH",
-    shell_complete=values.files,
     help="HTML page to write, or - for standard output; figures go beside it [default: report.html in the results].",
 )
-@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
-@click.option("--protocol", default=None, shell_complete=values.protocols, help="Only this protocol.")
+@click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
+@click.option("--protocol", default=None, help="Only this protocol.")
 @click.option("--top", type=click.IntRange(1, 24), default=8, help="Most configurations drawn in each group [8].")
 @click.option("--figures", type=click.IntRange(min=0), default=30, help="Most figures of all groups together [30].")
 @click.option("--unranked", is_flag=True, help="Show finished runs that are never ranked, such as those of smoke, too.")

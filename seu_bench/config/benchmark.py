@@ -1,17 +1,14 @@
 """Benchmarks as validated values: which data sets, cut into which tasks, in which order, under which protocols.
 
-:mod:`seu_bench.config.benchmark_file` reads one from a TOML file. Rules between keys are validators of the last key
-that they concern, so that pydantic lists their faults beside all others; they are omitted where an earlier key of
-theirs is itself at fault.
+:mod:`seu_bench.config.benchmark_file` reads one from a TOML file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
@@ -31,9 +28,7 @@ class FolderDefinition(Frozen):
     layout: Literal["class_folders", "core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet"] = Field(
         "class_folders", description="of which well-known set the files are, as its authors pack them"
     )
-    path: OwnPath | None = Field(
-        None, validate_default=True, description="if not given, the place of a well-known set below the data root"
-    )
+    path: OwnPath | None = Field(None, description="if not given, the place of a well-known set below the data root")
     size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
@@ -41,12 +36,11 @@ class FolderDefinition(Frozen):
         "memory", description="where decoded images are: all in memory, or in a file of which batches are read"
     )
 
-    @field_validator("path")
-    @classmethod
-    def _own_folders_have_one(cls, path: Path | None, info: ValidationInfo) -> Path | None:
-        if path is None and info.data.get("layout") == "class_folders":
+    @model_validator(mode="after")
+    def _require_own_path(self) -> Self:
+        if self.path is None and self.layout == "class_folders":
             raise ValueError("the folder of class folders is missing: give its path")
-        return path
+        return self
 
 
 class NpzDefinition(Frozen):
@@ -97,13 +91,11 @@ class BenchmarkSpec(Frozen):
     datasets: dict[Name, DatasetDefinition] = Field(default_factory=dict)
     protocols: dict[Name, ProtocolSpec]
 
-    @field_validator("protocols")
-    @classmethod
-    def _default_exists(cls, protocols: dict[str, ProtocolSpec], info: ValidationInfo) -> dict[str, ProtocolSpec]:
-        default = info.data.get("default_protocol", next(iter(protocols), None))
-        if default not in protocols:
-            raise ValueError(f"default_protocol {default!r} is not one of {', '.join(protocols)}")
-        return protocols
+    @model_validator(mode="after")
+    def _require_default(self) -> Self:
+        if self.default_protocol not in self.protocols:
+            raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
+        return self
 
     @property
     def title(self) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import format_option
-from seu_bench.config.run import Request
+from seu_bench.config.run import CommandLine, ExecutionFields, Request
 
 #: Fields that are part of a command also at their defaults.
 _ALWAYS = ("strategy", "benchmark", "seed")
+#: Fields that concern learning alone.
+LEARNING_FIELDS: Final[tuple[str, ...]] = (
+    *("data_root", "checkpoint_every", "max_seconds", "feature_cache", "compile", "keep_weights", "log", "log_options"),
+)
 
 
 def command(name: str, *words: str, **fields: Any) -> str:
@@ -22,9 +25,6 @@ def command(name: str, *words: str, **fields: Any) -> str:
         words: its arguments, and options that are no fields of a request.
         fields: fields of :class:`~seu_bench.config.run.Request`, or options of the same form; those that are ``None``
             or at their defaults are left out.
-
-    Returns:
-        The command.
 
     Example:
         >>> command("show", "a-run", results="my results")
@@ -37,9 +37,8 @@ def command(name: str, *words: str, **fields: Any) -> str:
 def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
     """Yield a field as it is given on the command line: the words of each option, not quoted."""
     field = Request.model_fields.get(name)
-    if value is None or (
-        field is not None and name not in _ALWAYS and value == field.get_default(call_default_factory=True)
-    ):
+    is_default = field is not None and value == field.get_default(call_default_factory=True)
+    if value is None or (is_default and name not in _ALWAYS):
         return
     form = next((mark for mark in field.metadata if isinstance(mark, CommandLine)), None) if field else None
     flag = form.flags[0] if form and form.flags else f"--{name.replace('_', '-')}"
@@ -57,3 +56,9 @@ def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
             yield flag, ",".join(map(str, value))
         case _:
             yield flag, str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def unused_flags(request: ExecutionFields) -> str:
+    """Return the options that were given and have no effect on a run that is finished; empty: none."""
+    given = ((name, getattr(request, name)) for name in LEARNING_FIELDS if name in type(request).model_fields)
+    return ", ".join(shlex.join(words) for name, value in given for words in option_words(name, value))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
@@ -24,37 +24,12 @@ class TrainingOptions(ScheduleOptions):
     lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
 
 
-class UntrainedOptions(Options):
-    """Options of a method that is computed and not trained; records of earlier states have those of training, too."""
-
-    removed: ClassVar[Mapping[str, Any]] = {**dict.fromkeys(ScheduleOptions.model_fields), "lr_schedule": "cosine"}
-
-
 class SelectingOptions(TrainingOptions):
     """Options of a strategy that can select weights on validation images."""
 
     restore: Literal["best_valid", "last"] = Field(
         "best_valid", description="weights kept after a task: lowest validation loss, or the last"
     )
-
-
-class PlateauOptions(SelectingOptions):
-    """Options of a strategy that can also follow the validation loss (:mod:`seu_bench.training.task_training`).
-
-    A training may then end early, so that the passes of its ``cost`` are upper bounds.
-    """
-
-    lr_schedule: Literal["cosine", "constant", "plateau"] = Field(  # type: ignore[assignment]
-        "cosine",
-        description="learning rate over the epochs of a task; plateau: divided by 3 after 5 epochs without a lower "
-        "validation loss, until it is below min_learning_rate",
-    )
-
-    @model_validator(mode="after")
-    def _plateau_selects(self) -> Self:
-        if self.lr_schedule == "plateau" and self.restore == "last":
-            raise ValueError("lr_schedule=plateau follows the validation loss, and needs restore=best_valid")
-        return self
 
 
 class WidthOptions(TrainingOptions):
@@ -88,13 +63,12 @@ class BudgetOptions(Options):
     memory: PositiveInt | None = Field(200, description="images kept of all tasks together")
 
     @classmethod
-    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Let each of the two ways to give the budget replace the other of an earlier layer."""
-        found = super().renamed(values)
-        given = [name for name in ("memory", cls.memory_share) if found.get(name) is not None]
+        given = [name for name in ("memory", cls.memory_share) if values.get(name) is not None]
         if len(given) > 1:
             raise OptionError(f"'memory' and {cls.memory_share!r} are both given", remedy="give 'memory' alone")
-        return found | {name: None for name in ("memory", cls.memory_share) if given and name not in given}
+        return {**values, **{name: None for name in ("memory", cls.memory_share) if given and name not in given}}
 
     def identity(self) -> dict[str, Any]:
         """Leave out the one that the other replaces: run ids are older than this."""
@@ -104,7 +78,7 @@ class BudgetOptions(Options):
 class MemoryOptions(BudgetOptions):
     """Options of a strategy that keeps images of earlier tasks: ``memory`` in all, or ``memory_per_class``."""
 
-    older_names: ClassVar[Mapping[str, str]] = {"mem_size": "memory"}
+    id_names: ClassVar[Mapping[str, str]] = {"memory": "mem_size"}
     memory_share: ClassVar[str] = "memory_per_class"
 
     memory_per_class: PositiveInt | None = Field(None, description="images kept of each class, in place of memory")

@@ -11,16 +11,18 @@ from seu_bench.errors import OptionError
 #: What can be matched: parameters stored at the end, operations of learning, image passes of learning.
 Budget: TypeAlias = Literal["params", "flops", "passes"]
 
-#: The option that is chosen for each, and the metric of records that is matched.
+#: For each the option that is chosen, the metric of records that is matched, and words for what is counted.
 OPTION_OF: Final[dict[Budget, str]] = {"params": "width", "flops": "epochs", "passes": "epochs"}
 METRIC_OF: Final[dict[Budget, str]] = {"params": "params_total", "flops": "train_flops", "passes": "image_passes"}
+NOUNS: Final[dict[Budget, str]] = {
+    **{"params": "parameters", "flops": "operations of learning", "passes": "image passes of learning"}
+}
 
 
 class Matched(BaseModel):
-    """How a budget was matched; part of a record, which may be of a later version.
+    """How a budget was matched; part of a record.
 
     Attributes:
-        budget: ``params``, ``flops`` or ``passes``.
         run: the run id, or the configuration whose runs were averaged.
         seeds: of the runs that were averaged.
         target: their value, the mean over seeds.
@@ -51,20 +53,8 @@ class Matched(BaseModel):
         )
 
 
-#: Words for what is counted.
-NOUNS: Final[dict[Budget, str]] = {
-    "params": "parameters",
-    "flops": "operations of learning",
-    "passes": "image passes of learning",
-}
-
-
 def parse_match(text: str) -> tuple[Budget, str]:
-    """Read ``params=RUN`` as what is matched, and the run.
-
-    Raises:
-        OptionError: it is no such assignment.
-    """
+    """Read ``params=RUN`` as what is matched, and the run, or raise an OptionError."""
     name, _, run = (part.strip() for part in text.partition("="))
     for budget in OPTION_OF:
         if name == budget and run:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from seu_bench.config.faults import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
-from seu_bench.config.faults import fault_lines
+from seu_bench.config.validation_errors import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
+from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import printable, toml_value
 
@@ -32,8 +32,7 @@ class Options(Frozen):
 
     Attributes:
         tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
-        older_names: names that options had before, and their names now. Both are accepted.
-        removed: options that had no effect and are gone, with their defaults, which older records have.
+        id_names: names that options have in run ids, where these are older than the option's name.
 
     Example:
         .. code-block:: python
@@ -45,37 +44,21 @@ class Options(Frozen):
     """
 
     tuning_grid: ClassVar[TuningGrid] = {}
-    older_names: ClassVar[Mapping[str, str]] = {}
-    removed: ClassVar[Mapping[str, Any]] = {}
+    id_names: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
-    def renamed(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace older names by those that options have now, and leave out removed ones at their defaults.
-
-        Raises:
-            OptionError: an option has two values, under an older and its present name.
-        """
-        found: dict[str, Any] = {}
-        for key, value in values.items():
-            name = cls.older_names.get(key, key)
-            if name in cls.removed and value == cls.removed[name]:
-                continue
-            if name in found and found[name] != value:
-                raise OptionError(f"option {name!r} is given twice, once by an older name", remedy="give it once")
-            found[name] = value
-        return found
+    def prepare(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of one layer as they are laid over those of earlier ones."""
+        return dict(values)
 
     def identity(self) -> dict[str, Any]:
-        """Return what a run id covers: values that differ from the defaults, by the oldest name of each option.
-
-        A later version's new option, or a new name, does not make an old run another one.
-        """
-        oldest = {name: older for older, name in self.older_names.items()}
-        return {oldest.get(k, k): value for k, value in self.model_dump(mode="json", exclude_defaults=True).items()}
+        """Return what a run id covers: values that differ from the defaults, so that new options change no id."""
+        changed = self.model_dump(mode="json", exclude_defaults=True)
+        return {self.id_names.get(key, key): value for key, value in changed.items()}
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    def _refuse_bool_as_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         result = validate(value)
         if isinstance(value, bool) and not isinstance(result, bool):  # pydantic reads true as 1
             raise ValueError("Input should not be true or false")
@@ -135,13 +118,15 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
     Raises:
         OptionError: unknown names or values of the wrong type; all are listed.
     """
-    values = {key: value for layer in layers for key, value in model.renamed(layer).items()}
+    values = {key: value for layer in layers for key, value in model.prepare(layer).items()}
     known = sorted(model.model_fields)
-    faults = [f"{key!r} is not an option{_meant(key, known)}" for key in values if key not in known]
+    prefixed = [f"{prefix}.{key}" for prefix in PREFIXES for key in {name.partition(".")[2] for name in values} if key]
+    faults = [f"{key!r} is not an option{did_you_mean(key, known + prefixed)}" for key in values if key not in known]
+    values = {key: value for key, value in values.items() if key in known}
     try:
-        options = model.model_validate({key: value for key, value in values.items() if key in known})
+        options = model.model_validate(values)
     except ValidationError as error:
-        faults += fault_lines(error, model)
+        faults += format_errors(error, values)
     if faults:
         raise OptionError(
             f"options of {owner} do not fit: " + "; ".join(faults),
@@ -151,10 +136,9 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
     return options
 
 
-def _meant(key: str, known: Iterable[str]) -> str:
-    """What may have been meant by an option that there is not: another one, or another prefix."""
-    prefix, dot, rest = key.partition(".")
-    return did_you_mean(key, [*known, *(f"{part}.{rest}" for part in PREFIXES if dot and did_you_mean(prefix, [part]))])
+#: Names of types as TOML and Python have them, by those of a JSON schema; and the signs of a schema's limits.
+_TYPES: Final = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list"}
+_LIMITS: Final = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def describe_options(model: type[Options]) -> list[dict[str, Any]]:
@@ -166,36 +150,23 @@ def describe_options(model: type[Options]) -> list[dict[str, Any]]:
     rows = []
     properties = model.model_json_schema(mode="serialization").get("properties", {})
     for name, field in model.model_fields.items():
-        default = None if field.is_required() else field.get_default(call_default_factory=True)
-        alternatives = [properties[name], *properties[name].get("anyOf", ())]
-        choices = [choice for schema in alternatives for choice in schema.get("enum", ())]
-        schemas = [schema for schema in properties[name].get("anyOf", alternatives[:1]) if schema != {"type": "null"}]
-        row = {"name": name, "type": _types(schemas), "range": _range(schemas), "default": default}
-        rows.append(row | {"help": field.description or "", "choices": choices})
+        schemas = [it for it in properties[name].get("anyOf", [properties[name]]) if it != {"type": "null"}]
+        types = (_TYPES.get(str(schema.get("type", "string")), "table") for schema in schemas)
+        limits = (f"{sign} {it[key]:g}" for it in schemas for key, sign in _LIMITS.items() if key in it)
+        row = {
+            "name": name,
+            "type": " or ".join(dict.fromkeys(types)),
+            "range": ", ".join(dict.fromkeys(limits)),
+            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "help": field.description or "",
+            "choices": [choice for schema in schemas for choice in schema.get("enum", ())],
+        }
+        rows.append(row)
     return rows
 
 
-#: Names of types as TOML and Python have them, by those of a JSON schema; and the signs of a schema's limits.
-_TYPES: Final = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "array": "list"}
-_LIMITS: Final = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-
-
-def _types(schemas: Iterable[Mapping[str, Any]]) -> str:
-    return " or ".join(dict.fromkeys(_TYPES.get(str(schema.get("type", "string")), "table") for schema in schemas))
-
-
-def _range(schemas: Iterable[Mapping[str, Any]]) -> str:
-    limits = (f"{sign} {schema[key]:g}" for schema in schemas for key, sign in _LIMITS.items() if key in schema)
-    return ", ".join(dict.fromkeys(limits))
-
-
 def format_option(value: Any, *, bare: bool = True) -> str:
-    """An option's value as it could be given with ``-o``: text without quotes where it would be read back as text.
-
-    Args:
-        value: of plain values.
-        bare: whether text may be without quotes.
-    """
+    """Write an option's value as it could be given with ``-o``; with ``bare``, text without quotes where possible."""
     if bare and isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
         return value
     return toml_value(value)

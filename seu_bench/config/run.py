@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, StrictBool, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationError, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.faults import fault_lines, fault_text
-from seu_bench.config.fields import Bytes, CommandLine, Names, OptionValues, Paths, WholeNumber
 from seu_bench.config.matched import Matched
-from seu_bench.config.options import Frozen
+from seu_bench.config.options import Frozen, flattened
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.tuned import Place
+from seu_bench.config.validation_errors import error_text, format_errors
 from seu_bench.errors import OptionError
+from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import parse_bytes
 
 #: Number format of learning: float32; float32 with cached features in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
@@ -30,6 +33,52 @@ Precision: TypeAlias = Literal["float32", "bf16-features", "bf16"]
 MOST_THREADS: Final = 1024
 #: Images that accuracies are measured on.
 Evaluation: TypeAlias = Literal["test", "validation"]
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Command-line form of a field, where it does not follow from the field's name and type.
+
+    Attributes:
+        flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
+        metavar: placeholder of the value in help texts.
+        is_internal: whether it is no option at all: seu-bench itself sets the field.
+    """
+
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    is_internal: bool = False
+
+
+def _whole(value: Any) -> Any:
+    """Convert NumPy's integers to Python's; ``True`` is passed on, to be refused."""
+    try:
+        return value if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return value
+
+
+def _names(value: Any) -> Any:
+    """Unique names of a list or of comma-separated text."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(part, str) for part in given):
+        return value
+    names = (name.strip() for part in given for name in part.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+WholeNumber: TypeAlias = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
+Bytes: TypeAlias = Annotated[
+    WholeNumber, BeforeValidator(lambda value: parse_bytes(value) if isinstance(value, str) else value)
+]
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_names)]
+Paths: TypeAlias = Annotated[
+    tuple[Annotated[Path, AfterValidator(absolute)], ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value),
+]
+OptionValues: TypeAlias = Annotated[
+    dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
+]
 
 
 class ResultFields(Frozen):
@@ -87,7 +136,7 @@ class ExecutionFields(Frozen):
         description="Minimum seconds between checkpoints; 0: after every epoch [default: as often as takes 2 % of the "
         "time].",
     )
-    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES", is_text=True)] = Field(
+    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES")] = Field(
         None,
         ge=0,
         description="Maximum memory for cached outputs of frozen layers, such as 0, 500M or 2G [default: half of what "
@@ -161,10 +210,10 @@ class Request(ResultFields, ExecutionFields):
         except ValidationError as error:
             faults = error.errors(include_url=False)
             name = str(faults[0]["loc"][0]) if faults[0]["loc"] else "run"
-            what = f"the {name} is {faults[0]['input']!r}: {fault_text(faults[0])}"
+            what = f"the {name} is {faults[0]['input']!r}: {error_text(faults[0])}"
             field = cls.model_fields.get(name)
             raise OptionError(
-                "; ".join([what, *fault_lines(error, cls)[1:]]),
+                "; ".join([what, *format_errors(error, values)[1:]]),
                 where=name,
                 remedy=f"{name}: {field.description}" if field else f"the fields are: {', '.join(cls.model_fields)}",
             ) from None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AliasChoices,
@@ -14,24 +13,63 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationInfo,
-    field_validator,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
 )
 
-from seu_bench.config.augmentation import Augmentation
 from seu_bench.config.options import Frozen
+
+#: Context of a dump that is to have what tells two streams apart.
+IDENTITY: Final = "identity"
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Color: TypeAlias = tuple[Share, Share, Share]
 
 
-class InputSpec(Frozen):
+class Identified(Frozen):
+    """Values that are part of run ids: keys in ``later`` are so only where they are not at their defaults."""
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)
+        if info.context != IDENTITY:
+            return values
+        fields = type(self).model_fields
+        unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
+        return {key: value for key, value in values.items() if key not in unchanged}
+
+
+class Augmentation(Frozen):
+    """What is drawn anew for each training image in each batch; nothing by default.
+
+    In this order: crop, flip, brightness, contrast. Images that validate or test are as they are.
+    """
+
+    crop: NonNegativeInt = Field(
+        0, description="pixels: that many black ones are added on each side, and a place of the old size is cut out"
+    )
+    flip: bool = Field(False, description="whether half of the images are mirrored, left to right")
+    brightness: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="pixels are multiplied by a factor from 1 - brightness to 1 + brightness"
+    )
+    contrast: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="so are distances of pixels to the image's mean"
+    )
+
+
+class InputSpec(Identified):
     """Preprocessing of raw 8-bit images into a network's input.
 
     Constant zero padding comes first (in raw pixels), then division by 255, then the colour of the background, then
     ``(x - mean) / std`` per channel, then a single grey channel is repeated to ``channels``.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"color", "augment"})
 
     mean: tuple[float, ...] | None = Field(None, description="per channel, of pixels in [0, 1]; computed if not given")
     std: tuple[PositiveFloat, ...] | None = Field(None, description="per channel; computed if not given")
@@ -44,22 +82,15 @@ class InputSpec(Frozen):
     )
     augment: Augmentation = Field(Augmentation(), description="what is drawn anew for each training image")
 
-    @field_validator("std")
-    @classmethod
-    def _beside_mean(cls, std: tuple[float, ...] | None, info: ValidationInfo) -> tuple[float, ...] | None:
-        mean = info.data.get("mean", std)
-        if (mean is None) != (std is None):
+    @model_validator(mode="after")
+    def _check_channels(self) -> Self:
+        if (self.mean is None) != (self.std is None):
             raise ValueError("mean and std go together: give both, or none to have them computed")
-        if mean is not None and std is not None and len(mean) != len(std):
+        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
             raise ValueError("mean and std need the same number of channels")
-        return std
-
-    @field_validator("color")
-    @classmethod
-    def _of_three_channels(cls, color: Any, info: ValidationInfo) -> Any:
-        if color is not None and info.data.get("channels") not in (None, 3):
+        if self.color is not None and self.channels not in (None, 3):
             raise ValueError("coloured images have 3 channels: give channels = 3, or no channels")
-        return color
+        return self
 
 
 def _class(value: Any) -> Any:
@@ -76,7 +107,6 @@ def _class(value: Any) -> Any:
 #: A class by its label, or by its name in the data set.
 ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
 
-
 #: What is known of an image at test time, and what is asked (van de Ven, Tuytelaars & Tolias, "Three types of
 #: incremental learning", Nature Machine Intelligence 2022). ``task``: its task is known, and each task has a head of
 #: its own. ``class``: it is not known, and one head answers with a class of any task seen so far. ``domain``: it is not
@@ -91,8 +121,14 @@ def titled(name: str, scenario: Scenario) -> str:
     return name if is_told else f"{name}-{scenario}"
 
 
-class Stream(Frozen):
+def _repeated(labels: tuple[int | str, ...]) -> str:
+    return ", ".join(repr(label) for label, count in Counter(labels).items() if count > 1)
+
+
+class Stream(Identified):
     """What all streams of tasks have."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"scenario"})
 
     scenario: Scenario = Field("task", description="whether the task of a test image is known, and what is asked of it")
 
@@ -100,9 +136,11 @@ class Stream(Frozen):
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
 
-    Classes may be given by name. :func:`seu_bench.data.classes.numbered` puts labels in their place, so that a
+    Classes may be given by name. :func:`seu_bench.data.tasks.numbered` puts labels in their place, so that a
     run is the same however its classes were given.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first"})
 
     kind: Literal["classes"]
     dataset: str
@@ -126,33 +164,22 @@ class ClassSplit(Stream):
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
 
-    @field_validator("order")
-    @classmethod
-    def _of_known_tasks(cls, order: Any, info: ValidationInfo) -> Any:
-        if isinstance(order, tuple) and info.data.get("class_order", "natural") != "natural":
-            raise ValueError("class_order decides which classes a task has: give order as fixed or shuffled")
-        return order
-
-    @field_validator("groups")
-    @classmethod
-    def _one_way(cls, groups: Any, info: ValidationInfo) -> Any:
-        if "classes_per_task" in info.data and (info.data["classes_per_task"] is None) == (groups is None):
+    @model_validator(mode="after")
+    def _check_classes(self) -> Self:
+        if (self.classes_per_task is None) == (self.groups is None):
             raise ValueError("give either classes_per_task or groups")
-        if groups and info.data.get("first"):
-            raise ValueError("groups name the classes of each task: first is for classes_per_task")
-        if not all(groups or ()) or groups == ():
+        if self.class_order != "natural" and isinstance(self.order, tuple):
+            raise ValueError("class_order decides which classes a task has: give order as fixed or shuffled")
+        if self.groups is None:
+            return self
+        if self.first is not None or self.class_order != "natural":
+            raise ValueError("groups name the classes of each task: first and class_order are for classes_per_task")
+        if not self.groups or not all(self.groups):
             raise ValueError("each group needs a class at least")
-        for group in groups or ():
-            if twice := [label for label, count in Counter(group).items() if count > 1]:
-                raise ValueError(f"a group has each class once, but {', '.join(map(repr, twice))} is in one twice")
-        return groups
-
-    @field_validator("class_order")
-    @classmethod
-    def _before_a_cut(cls, class_order: Any, info: ValidationInfo) -> Any:
-        if class_order != "natural" and info.data.get("groups"):
-            raise ValueError("groups name the classes of each task: class_order is for classes_per_task")
-        return class_order
+        for group in self.groups:
+            if twice := _repeated(group):
+                raise ValueError(f"a group has each class once, but {twice} is in one twice")
+        return self
 
 
 class Permutation(Stream):
@@ -165,8 +192,12 @@ class Permutation(Stream):
     input: InputSpec = InputSpec()
 
 
-class DatasetTask(Frozen):
+class DatasetTask(Identified):
     """One task of :class:`DatasetSequence`: a data set of its own, or some of its classes and images."""
+
+    later: ClassVar[frozenset[str]] = frozenset(
+        {"labels", "draw_classes", "rotate_labels", "train_per_class", "valid_per_class", "test_per_class"}
+    )
 
     dataset: str
     classes: PositiveInt | None = Field(None, description="outputs of the head; the data set's classes if not given")
@@ -181,21 +212,15 @@ class DatasetTask(Frozen):
     test_per_class: PositiveInt | None = Field(None, description="test images of each class, at most")
     input: InputSpec = InputSpec()
 
-    @field_validator("labels", "draw_classes")
-    @classmethod
-    def _one_choice(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and (info.data.get("classes") or info.data.get("label_offset") or info.data.get("labels")):
+    @model_validator(mode="after")
+    def _check_choice(self) -> Self:
+        if sum(map(bool, (self.labels, self.draw_classes, self.classes or self.label_offset))) > 1:
             raise ValueError("give one of labels, draw_classes, and classes with label_offset")
-        if isinstance(value, tuple) and (twice := [each for each, count in Counter(value).items() if count > 1]):
-            raise ValueError(f"a task has each class once, but {', '.join(map(repr, twice))} is there twice")
-        return value
-
-    @field_validator("valid_per_class")
-    @classmethod
-    def _beside_train(cls, valid: int | None, info: ValidationInfo) -> int | None:
-        if (valid is None) != (info.data.get("train_per_class", valid) is None):
+        if twice := _repeated(self.labels or ()):
+            raise ValueError(f"a task has each class once, but {twice} is there twice")
+        if (self.train_per_class is None) != (self.valid_per_class is None):
             raise ValueError("give both train_per_class and valid_per_class, or none of them")
-        return valid
+        return self
 
 
 class DatasetSequence(Stream):
@@ -208,13 +233,11 @@ class DatasetSequence(Stream):
     )
     validation: Fraction = 0.10
 
-    @field_validator("order")
-    @classmethod
-    def _known(cls, order: Any, info: ValidationInfo) -> Any:
-        tasks = info.data.get("tasks", order)
-        if isinstance(order, tuple) and sorted(order) != sorted(tasks):
-            raise ValueError(f"order must name each of {', '.join(tasks)} once")
-        return order
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if isinstance(self.order, tuple) and sorted(self.order) != sorted(self.tasks):
+            raise ValueError(f"order must name each of {', '.join(self.tasks)} once")
+        return self
 
 
 class TaskSize(Frozen):
@@ -243,41 +266,19 @@ class DrawnTasks(Stream):
     large_tasks: tuple[LargeTasks, ...] = Field((), description="by ascending 'until'; later tasks are small ones")
     test_per_class: PositiveInt | None = Field(None, description="test images of each class, at most")
 
-    @field_validator("large_tasks")
-    @classmethod
-    def _ascending(cls, large_tasks: tuple[LargeTasks, ...]) -> tuple[LargeTasks, ...]:
-        if any(later.until <= earlier.until for earlier, later in pairwise(large_tasks)):
-            raise ValueError("the values of 'until' must ascend")
-        return large_tasks
+    @model_validator(mode="after")
+    def _check_large_tasks(self) -> Self:
+        if any(later.until <= earlier.until for earlier, later in pairwise(self.large_tasks)):
+            raise ValueError("the values of 'until' in large_tasks must ascend")
+        return self
 
 
 StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | DrawnTasks, Field(discriminator="kind")]
 
-#: Keys of later versions and their defaults, by the table that has them.
-_LATER_STREAM: Final = {"scenario": "task", "class_order": "natural", "first": None}
-_LATER_TASK: Final = {
-    **{"labels": None, "draw_classes": None, "rotate_labels": 0},
-    **{"train_per_class": None, "valid_per_class": None, "test_per_class": None},
-}
-_LATER_SOURCE: Final = {"augment": Augmentation().model_dump(mode="json")}
-_LATER_INPUT: Final = {"color": None, **_LATER_SOURCE}
-
 
 def stream_identity(stream: Stream) -> dict[str, Any]:
     """Values of a stream that tell it from another; keys of later versions only where they change something."""
-    values = _without(stream.model_dump(mode="json"), _LATER_STREAM)
-    tables = values.get("tasks") if isinstance(stream, DatasetSequence) else None
-    if tables is not None:
-        values["tasks"] = {
-            name: {**_without(task, _LATER_TASK), "input": _without(task["input"], _LATER_INPUT)}
-            for name, task in tables.items()
-        }
-    elif "input" in values:
-        values["input"] = _without(values["input"], _LATER_INPUT)
-    if isinstance(stream, DrawnTasks):
-        values["sources"] = {name: _without(source, _LATER_SOURCE) for name, source in values["sources"].items()}
+    values = stream.model_dump(mode="json", context=IDENTITY)
+    for source in values.get("sources", {}).values():
+        source.setdefault("color", None)  # which is as old as these streams are
     return values
-
-
-def _without(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}

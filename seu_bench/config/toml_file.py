@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
-from seu_bench.config.faults import fault_lines
+from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import SpecError
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import toml_key, toml_value
@@ -68,27 +69,18 @@ def validated(
     try:
         value = model.model_validate(document, context=file.parent if file else None)
     except ValidationError as error:
-        found += fault_lines(error, model)
+        found += format_errors(error, document, model)
     else:
         if not found:
             return value
-    named = [_as_given(fault, options or {}) for fault in found]
-    are_options = all(name != fault for name, fault in zip(named, found, strict=True))
+    for key, option in (options or {}).items():
+        found = [option + it[len(key) :] if re.match(rf"{re.escape(key)}[.:[]", it) else it for it in found]
     raise SpecError(
-        f"{'the options given have' if are_options else f'{what} has'} {len(found)} fault{'s' * (len(found) != 1)}",
-        faults=named,
+        f"{what} has {len(found)} fault{'s' * (len(found) != 1)}",
+        faults=found,
         where=str(file) if file is not None else None,
         remedy=f"{guide} describes every key",
     )
-
-
-def _as_given(fault: str, options: Mapping[str, str]) -> str:
-    """A fault by the option that gave the value, where one did."""
-    key = fault.partition(":")[0]
-    for name, option in options.items():
-        if key == name or key.startswith((f"{name}.", f"{name}[")):
-            return option + fault.removeprefix(name)
-    return fault
 
 
 def toml_text(document: Mapping[str, Any], heading: str = "") -> str:

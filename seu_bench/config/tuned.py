@@ -11,12 +11,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, Field, NonNegativeInt
 
-from seu_bench.config.faults import fault_lines
 from seu_bench.config.options import Frozen
 from seu_bench.config.streams import Scenario
-from seu_bench.config.toml_file import read_toml, toml_text
+from seu_bench.config.toml_file import read_toml, toml_text, validated
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.utils.files import write_atomic
 
@@ -48,13 +47,7 @@ def _of_no_benchmark(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class TuningCost(Frozen):
-    """What tuning cost, all of its runs together.
-
-    Attributes:
-        runs: how many.
-        image_passes: images passed forward, measuring included.
-        cpu_seconds, flops: of learning and searching, by all threads; ``None``: not measured for all.
-    """
+    """What all runs of a tuning cost together; ``None``: not measured for all."""
 
     runs: _Count
     image_passes: _Count
@@ -172,13 +165,7 @@ class TunedFile(Frozen):
             SpecError: it is missing or no tuned file, or was changed after it was written.
         """
         remedy = f"make it again with seu-bench tune; {_GUIDE} describes it"
-        document = read_toml(path, "tuned", _GUIDE, remedy)
-        try:
-            file = cls.model_validate(document)
-        except ValidationError as error:
-            raise SpecError(
-                "this is not a complete tuned file", faults=fault_lines(error, cls), where=str(path), remedy=remedy
-            ) from None
+        file = validated(cls, read_toml(path, "tuned", _GUIDE, remedy), "the tuned file", _GUIDE, path)
         if file.content_sha256 != file.sha256:
             raise SpecError(
                 "the tuned file was changed after it was written: its content does not have its SHA-256",

@@ -13,38 +13,28 @@ from pydantic import PlainSerializer, PlainValidator
 
 from seu_bench.utils.reading import announced_bytes, open_file
 
-_PREFIX: Final = "sha256:"
 #: Hexadecimal digits of a checksum that stand for a file: enough to tell files apart, and short enough for a table.
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A file of weights.
-
-    Attributes:
-        path: the file; ``None``: only its checksum is known, as a record has it.
-        sha256: of its bytes, the first digits.
-    """
+    """A file of weights: its path, ``None`` where only a record names it, and the first digits of its SHA-256."""
 
     path: Path | None
     sha256: str
 
     def __str__(self) -> str:
-        return _PREFIX + self.sha256
+        return f"sha256:{self.sha256}"
 
     @classmethod
     def parse(cls, given: Any) -> Weights:
-        """A path, or the text of :meth:`__str__`.
-
-        Raises:
-            ValueError: there is no such file, or it cannot be read.
-        """
+        """Read a path, or the text of :meth:`__str__`; a ValueError where there is no such file."""
         if isinstance(given, Weights):
             return given
         if not isinstance(given, str | Path) or not str(given):
             raise ValueError("give the path of a file of weights")
-        if found := re.fullmatch(rf"{_PREFIX}([0-9a-f]{{{_DIGITS}}})", str(given)):
+        if found := re.fullmatch(rf"sha256:([0-9a-f]{{{_DIGITS}}})", str(given)):
             return cls(None, found[1])
         try:
             path = Path(given).expanduser().resolve()

@@ -1,4 +1,4 @@
-"""Checkpoint files: written atomically, checksummed, and data only.
+"""Checkpoints of a run: files, when they are written, where the run stops, and how it is resumed from the newest.
 
 A file is one line of JSON, the :class:`Header`, and behind it what ``torch.save`` makes of tensors and plain values. It
 is loaded with ``weights_only=True``, so that nothing in it is ever executed, whoever wrote it.
@@ -10,24 +10,33 @@ import contextlib
 import hashlib
 import io
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from seu_bench._version import __version__
 from seu_bench.errors import CheckpointError, ResultsError
-from seu_bench.utils.files import HeldFolder, cannot_write, remove_parts, write_atomic
+from seu_bench.utils.files import remove_parts, write_atomic
 from seu_bench.utils.reading import list_folder, open_file, read_file
 from seu_bench.utils.text import printable
 
+if TYPE_CHECKING:
+    from seu_bench.engine.recorder import RunRecorder
+    from seu_bench.engine.stopping import StopRequest
+
 SCHEMA_VERSION: Final = 3
+#: Share of a run's time that checkpoints may take, unless the user says how often to write them.
+SHARE: Final = 0.02
 #: Number of checkpoints retained per run: the last, and one in case the last is corrupt.
-KEPT: Final = 2
+_KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
 _LONGEST_HEADER: Final = 10_000
+#: What writing is expected to take where it was not measured yet: seconds at least, and bytes per second.
+_LEAST_SECONDS, _SPEED = 0.02, 1e8
 
 
 class Position(BaseModel):
@@ -65,20 +74,15 @@ class Header(BaseModel):
     bytes: NonNegativeInt
 
 
-def checkpoint_bytes(run_id: str, position: Position, state: Mapping[str, Any]) -> bytes:
-    """A checkpoint as it is written, of nested collections of tensors and plain values."""
+def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
+    """Write nested collections of tensors and plain values, completely or not at all; returns the bytes written."""
     import torch
 
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
-    return b"".join((header.model_dump_json().encode(), b"\n", content))
-
-
-def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
-    """Write a checkpoint to a file, completely or not at all; returns its size in bytes."""
-    document = checkpoint_bytes(run_id, position, state)
+    document = b"".join((header.model_dump_json().encode(), b"\n", content))
     write_atomic(path, document)
     return len(document)
 
@@ -87,10 +91,11 @@ def read_header(path: Path) -> Header:
     """Read the header of a checkpoint, without the state."""
     try:
         with open_file(path) as file:
-            line = file.readline(_LONGEST_HEADER)
+            return Header.model_validate_json(file.readline(_LONGEST_HEADER))
     except OSError as error:
         raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
-    return _header(path, line)
+    except ValidationError as error:
+        raise _refused(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
 
 
 def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
@@ -106,9 +111,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     if header.run_id != run_id:
         raise _refused(path, f"it belongs to the run {header.run_id!r}")
     if header.schema_version != SCHEMA_VERSION:
-        raise _refused(
-            path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints this version cannot read"
-        )
+        raise _refused(path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints cannot be read here")
     try:
         # No more than the header says, so that a file without an end is not read to it.
         content = read_file(path, _LONGEST_HEADER + header.bytes).partition(b"\n")[2]
@@ -133,49 +136,26 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     return state
 
 
-def _header(path: Path, line: bytes) -> Header:
-    try:
-        return Header.model_validate_json(line)
-    except ValidationError as error:
-        raise _refused(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
-
-
 def _refused(path: Path, why: str) -> CheckpointError:
     return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
 
 
 @dataclass
 class CheckpointFolder:
-    """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one.
-
-    Attributes:
-        folder: where they lie.
-        run_id: whose they are.
-        held: the run's folder, by which they are written while it is locked; ``None``: by their path.
-    """
+    """Checkpoints of one run, numbered in the order of writing; the folder is made with the first one."""
 
     folder: Path
     run_id: str
-    held: HeldFolder | None = None
 
     def write(self, position: Position, state: Mapping[str, Any]) -> int:
         """Write the next checkpoint, then remove those before the last; returns its size in bytes."""
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
-        name, document = f"{number:06d}.ckpt", checkpoint_bytes(self.run_id, position, state)
-        if self.held is None:
-            write_atomic(self.folder / name, document)
-        else:
-            try:
-                checkpoints = self.held.subfolder(self.folder.name)
-            except OSError as error:
-                raise cannot_write(self.folder / name, error) from error
-            with checkpoints:
-                checkpoints.write(name, document)
-        for old in known[KEPT - 1 :]:
+        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
+        for old in known[_KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()
-        return len(document)
+        return size
 
     def newest_first(self) -> list[Path]:
         """The files that are there.
@@ -206,3 +186,120 @@ class CheckpointFolder:
             for path in [*self.newest_first(), *self.folder.glob("*.refused")]:
                 path.unlink()
             self.folder.rmdir()
+
+
+def is_resumable(strategy: Any) -> bool:
+    """Whether checkpoints can be made of a strategy."""
+    from seu_bench.training.strategy import StagedStrategy
+
+    return isinstance(strategy, StagedStrategy) and strategy.resumable
+
+
+@dataclass
+class CheckpointManager:
+    """Writes checkpoints at the points where a run can be resumed from its state alone, and stops the run there.
+
+    Attributes:
+        folder: where they go.
+        state: returns the run's whole state now.
+        size: returns the bytes that the model's part of it will have.
+        every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
+            run's time.
+        stop: whether the run is to stop.
+        notice: called with what the user should know.
+        written, seconds, bytes: number of checkpoints, seconds that they took, and size of the last one.
+    """
+
+    folder: CheckpointFolder
+    state: Callable[[], Mapping[str, Any]]
+    size: Callable[[], int]
+    _: KW_ONLY
+    every: float | None
+    stop: StopRequest
+    notice: Callable[[str], None]
+    written: int = field(default=0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    bytes: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._began = self._last = self._point = time.monotonic()
+        self._noticed: set[str] = set()
+        self._last_seconds = 0.0
+        self._last_size = 0
+
+    def resume(self, strategy: Any, build: Callable[[], Any], recorder: RunRecorder, device: str) -> Any:
+        """Return the strategy at the position of the newest usable checkpoint, and set the record to it.
+
+        The strategy is untrained, and returned as it is where there is no checkpoint; ``build`` makes another one after
+        a checkpoint that could not be loaded.
+        """
+        known = self.folder.newest_first() if is_resumable(strategy) else []
+        for path in known:
+            try:
+                state = read_checkpoint(path, self.folder.run_id, device)
+                recorder.check_state(state.get("record"))  # first: a strategy of other code may take the state or not
+                strategy.load_state_dict(state.get("strategy"))
+                recorder.load_state_dict(state.get("record"))
+                learned, evaluated = strategy.learned, recorder.evaluated
+                if not strategy.whole_stream and learned not in (evaluated, evaluated + 1):
+                    raise _refused(path, f"{learned} tasks are learned, {evaluated} evaluated")
+            except CheckpointError as error:
+                self.notice(f"{error.what} ({path})")
+                self.folder.set_aside(path)
+                strategy = build()
+                continue
+            self.notice(f"resuming from {self.folder.position()}")
+            if recorder.record.earlier_environments or recorder.record.earlier_code:
+                self.notice("parts of the run were made elsewhere or by other versions or code; the record says which")
+            return strategy
+        if known:
+            self.notice("no checkpoint can be used: the run starts over")
+        return strategy
+
+    def maybe_save(self, position: Position, *, resumable: bool = True) -> None:
+        """Save if due, and stop the run by an Interruption if asked to; called between two epochs, or two tasks.
+
+        Where a run could not be resumed, nothing is saved.
+        """
+        now = time.monotonic()
+        # What comes next is expected to take as long as what came last, and the next checkpoint as long as the last
+        # one, and longer where the model grew.
+        ahead, self._point = now - self._point, now
+        takes = (self._last_seconds if self.written else _LEAST_SECONDS) + max(
+            0, self.size() - self._last_size
+        ) / _SPEED
+        interruption = self.stop.due(ahead + takes if resumable else 0.0)
+        if self.every is not None:
+            is_due = now - self._last >= self.every
+        else:
+            is_due = self.seconds + takes <= SHARE * (now - self._began)
+        if resumable and (interruption is not None or is_due):
+            self._write(position)
+        if interruption is not None:
+            raise interruption
+
+    def _write(self, position: Position) -> None:
+        from seu_bench.training.state import not_finite
+
+        began = time.monotonic()
+        state = self.state()
+        if (name := not_finite(state)) is not None:
+            # A run resumed from it could only fail again; the last one that is finite is worth more.
+            self._notice_once("not finite", f"no checkpoint is written at {position}: {name} is not finite")
+        else:
+            try:
+                self.bytes = self.folder.write(position, state)
+                self.written += 1
+            except ResultsError as error:
+                # A run without is better than none; that the record cannot be written is noticed when it is.
+                told = f"no checkpoint could be written, the run continues without: {error.what} ({error.where})"
+                self._notice_once("not written", told)
+        self._last = time.monotonic()
+        self._last_seconds = self._last - began
+        self._last_size = self.size()
+        self.seconds += self._last_seconds
+
+    def _notice_once(self, kind: str, message: str) -> None:
+        if kind not in self._noticed:
+            self._noticed.add(kind)
+            self.notice(message)

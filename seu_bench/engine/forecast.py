@@ -1,18 +1,25 @@
-"""Forecast of a run's duration, from its cost and its progress; and where a run was not as forecast."""
+"""Forecast of a run's duration: from its progress, or from its first batches; and where a run was not as forecast."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from seu_bench.training.interfaces import Cost
+    from seu_bench.engine.resolve import ResolvedRun
+    from seu_bench.training.interfaces import Cost, StageCost
     from seu_bench.training.stage import StageProgress
 
 #: Share by which a forecast may be wrong.
 TOLERANCE: Final = 0.05
+#: To measure speed: seconds of each stage, at least one batch; images of a batch, at most; images of noise.
+_LIMIT, _BATCH, _IMAGES = 0.5, 32, 64
+#: Weights, gradients, momentum and best weights, for whose bytes there has to be room.
+_COPIES: Final = 4
 
 
 class Forecast:
@@ -64,25 +71,80 @@ def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
     Returns:
         A line for each stage of a task whose image passes or operations are off by more than :data:`TOLERANCE`.
     """
-    planned: defaultdict[tuple[int, str], list[float]] = defaultdict(lambda: [0, 0, 0, 0])
-    for stage in cost.stages:
-        exact = stage.flops is not None and stage.flops == stage.flops_min
-        for place, value in enumerate((stage.image_passes, stage.flops or 0, stage.image_passes if exact else 0)):
-            planned[stage.task, stage.name][place] += value
-        planned[stage.task, stage.name][3] += stage.flops_min or 0
-    counted: defaultdict[tuple[int, str], list[float]] = defaultdict(lambda: [0, 0])
-    for stage in stages:
-        for place, value in enumerate((stage.image_passes, stage.flops)):
-            counted[stage.task, stage.name][place] += value or 0
-    found = []
+    planned, counted = defaultdict[tuple[int, str], list[Any]](list), defaultdict[tuple[int, str], list[Any]](list)
+    for found, each in ((planned, cost.stages), (counted, stages)):
+        for stage in each:
+            found[stage.task, stage.name].append(stage)
+    told = []
     for task, name in sorted({*planned, *counted}):
-        most_passes, most_flops, least_passes, least_flops = planned[task, name]
-        passes, flops = counted[task, name]
-        kinds = [("image passes", passes, least_passes, most_passes)]
-        if most_flops and flops:
-            kinds.append(("operations", flops, least_flops, most_flops))
-        for kind, took, least, most in kinds:
-            if name != "evaluation" and not least * (1 - TOLERANCE) <= took <= most * (1 + TOLERANCE):
-                told = f"{most:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
-                found.append(f"stage {name!r} of task {task}: {took:,.0f} {kind}, and {told} were forecast")
-    return found
+        plan, made = planned[task, name], counted[task, name]
+        exact = [it for it in plan if it.flops is not None and it.flops == it.flops_min]
+        passes = [sum(it.image_passes for it in each) for each in (made, exact, plan)]
+        took, most = (sum(it.flops or 0 for it in each) for each in (made, plan))
+        kinds = [("image passes", *passes)]
+        if took and most:
+            kinds.append(("operations", took, sum(it.flops_min or 0 for it in plan), most))
+        for kind, value, least, largest in kinds:
+            if name != "evaluation" and not least * (1 - TOLERANCE) <= value <= largest * (1 + TOLERANCE):
+                wanted = f"{largest:,}" if least == largest else f"{least:,} to {largest:,}"
+                told.append(f"stage {name!r} of task {task}: {value:,} {kind}, and {wanted} were forecast")
+    return told
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast this machine computes a strategy: seconds, operations and images of what was computed, by stage."""
+
+    measured: dict[str, tuple[float, int, int]]
+
+    def predict(self, cost: Cost) -> float:
+        """Return the seconds that learning a stream will take, at most where its cost is a bound."""
+        return sum(self._predict_stage(stage) for stage in cost.stages if stage.name != "evaluation")
+
+    def _predict_stage(self, stage: StageCost) -> float:
+        # A stage that the first task does not have is about as fast as all others together.
+        own = self.measured.get(stage.name, (0.0, 0, 0))
+        found = [own] if any(own[1:]) else list(self.measured.values())
+        seconds: float = sum(it[0] for it in found)
+        flops, images = (sum(it[place] for it in found) for place in (1, 2))
+        if stage.flops and flops:
+            return seconds * stage.flops / flops
+        return seconds * stage.image_passes / images if images else 0.0
+
+
+def measure_speed(run: ResolvedRun, cost: Cost, device: str = "cpu") -> Speed | None:
+    """Compute the first batches of each stage of the first task, on noise.
+
+    Args:
+        run: whose strategy computes.
+        cost: of the run, by whose parameters it is known whether there is memory for it.
+        device: on which it computes.
+
+    Returns:
+        The speed; ``None``: the strategy does not learn from noise, passes none of its images in stages, or takes more
+        memory than is free.
+    """
+    from seu_bench.training.rehearsal import stand_ins
+    from seu_bench.utils.hardware import computing_with, free_host_memory
+    from seu_bench.utils.rehearsing import rehearsing
+    from seu_bench.utils.seeding import RandomState
+
+    if _COPIES * 4 * cost.params_total[0] > free_host_memory():
+        return None
+    plan, protocol = run.plan(), run.spec.protocol
+    stages = {name: getattr(protocol, name) for name in ("training", "search", "creation")}
+    small = {name: it.model_copy(update={"batch_size": min(it.batch_size, _BATCH)}) for name, it in stages.items()}
+    context = replace(run.context(plan, device), restores=True, protocol=protocol.model_copy(update=small))
+    with RandomState(0).active(), computing_with(run.spec.threads):
+        strategy = run.strategy.build(context)
+        streams = stand_ins(plan, _IMAGES).avalanche().streams
+        experience = streams["train"] if getattr(strategy, "whole_stream", False) else streams["train"][0]
+        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)) as rehearsal:
+            rehearsal.limit = _LIMIT
+            with contextlib.suppress(Exception):  # what was computed before counts
+                strategy.train(experience, eval_streams=[streams["valid"][:1]])
+    measured: dict[str, tuple[float, int, int]] = {}
+    for stage, took, (passed, operations) in rehearsal.turns:
+        seconds, flops, images = measured.get(stage, (0.0, 0, 0))
+        measured[stage] = seconds + took, flops + operations, images + passed
+    return Speed(measured) if any(images for _, _, images in measured.values()) else None

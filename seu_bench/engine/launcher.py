@@ -1,20 +1,33 @@
-"""From a request to a record: the one place where a run is put together, for the command, the API and sweeps."""
+"""From a request to a record: the one place where a run is put together, for the command, the API and sweeps.
+
+A request that is to match the budget of another run gets the width or the epochs with which it does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum, log
+from typing import TYPE_CHECKING, Final
 
+from seu_bench.config.matched import METRIC_OF, NOUNS, OPTION_OF, Matched, parse_match
 from seu_bench.config.run import Request
-from seu_bench.engine.logging.loggers import add_loggers
-from seu_bench.engine.matching import matched_request
+from seu_bench.engine.loggers import add_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.results.code import code_fault
+from seu_bench.results.record import Record
+from seu_bench.results.record_files import find_record, read_records
 
 if TYPE_CHECKING:
     from seu_bench.engine.runner import Outcome
+
+#: A run may cost so many times more or less than what it is matched to.
+FACTOR: Final = 1.25
+#: Of each option: how many steps make 1, and the most steps that are tried.
+_STEPS: Final = {"width": (10_000, 640_000), "epochs": (1, 100_000)}
 
 
 def launch(
@@ -57,3 +70,150 @@ def launch(
     from seu_bench.engine.runner import execute
 
     return execute(registry, resolved, stop=stop)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Finished runs whose budget is to be met; ``run_id`` is that of their configuration, unless one run was named."""
+
+    name: str
+    records: Sequence[Record]
+    run_id: str | None = None
+
+
+def matched_request(registry: Registry, request: Request) -> Request:
+    """Choose the option that :attr:`~seu_bench.config.run.Request.match` asks for.
+
+    Args:
+        registry: what is installed.
+        request: a run or a job.
+
+    Returns:
+        The request with the option and how near it came (``matched``); the request as it is if it asks for no match, or
+        is of the configuration that others are matched to.
+
+    Raises:
+        RequestError: the strategy has no such option, its cost is not known beforehand, or comes nowhere near.
+        ResultsError: there is no such run.
+    """
+    if request.match is None:
+        return request
+    budget, name = parse_match(request.match)
+    plain = request.model_copy(update={"match": None})
+    target = _target(registry, plain, name)
+    if target.run_id is not None and resolve(registry, plain).spec.run_id == target.run_id:
+        return plain
+    option, where = OPTION_OF[budget], f"--match {request.match}, strategy {request.strategy!r}"
+
+    def refused(what: str, remedy: str = "leave it out of the comparison, or match another budget") -> RequestError:
+        return RequestError(what, where=where, remedy=remedy)
+
+    measured = [value for record in target.records if (value := record.metrics.get(METRIC_OF[budget]))]
+    if len(measured) < len(target.records):
+        remedy = "run it again with --restart, or match another budget"
+        raise refused(f"the run to match, {target.name}, has no {METRIC_OF[budget]}", remedy)
+    wanted = fsum(measured) / len(measured)
+    if option not in registry.strategies.find(request.strategy).factory.options.model_fields:
+        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {NOUNS[budget]} with")
+    if option in request.options:
+        raise refused(f"{option} is given, and --match would choose it", f"give -o {option} or --match")
+    per_one, most = _STEPS[option]
+
+    def with_step(step: int) -> Request:
+        chosen = step if per_one == 1 else step / per_one
+        return plain.model_copy(update={"options": {**plain.options, option: chosen}})
+
+    def forecast(step: int) -> int:
+        run = resolve(registry, with_step(step))
+        context = run.context(run.plan())
+        if budget == "params" and (fixed := run.fixed_parameters(context)) is not None:
+            return fixed
+        cost = run.cost(context)
+        least, largest = {
+            "params": (cost.params_total_min[-1], cost.params_total[-1]),
+            "flops": (cost.train_flops_min or 0, cost.train_flops or 0),
+            "passes": (cost.image_passes, cost.image_passes),
+        }[budget]
+        if least != largest or not largest:
+            known = f": {least:,} to {largest:,}" if largest else ""
+            raise refused(f"how many {NOUNS[budget]} it takes is not known before it runs{known}")
+        return largest
+
+    step, value = nearest(forecast, wanted, start=per_one, most=most)
+    found = with_step(step)
+    matched = Matched(
+        budget=budget,
+        run=target.name,
+        seeds=tuple(sorted(record.seed for record in target.records)),
+        target=wanted,
+        value=value,
+        option=option,
+        chosen=found.options[option],
+    )
+    if not 1 / FACTOR <= matched.ratio <= FACTOR:
+        raise refused(
+            f"strategy {request.strategy!r} cannot come within a factor of {FACTOR:g}; the nearest is {matched}"
+        )
+    return found.model_copy(update={"matched": matched})
+
+
+def nearest(forecast: Callable[[int], int], wanted: float, *, start: int, most: int) -> tuple[int, int]:
+    """Find the step from 1 to ``most`` whose value is nearest to ``wanted``, as a factor, by bisection.
+
+    Args:
+        forecast: grows with the step.
+        wanted: above 0.
+        start: first step that is tried.
+
+    Returns:
+        The step and its value; of equally near ones the lower.
+
+    Example:
+        >>> nearest(lambda step: 10 * step, 37, start=1, most=100)
+        (4, 40)
+    """
+    known: dict[int, int] = {}
+
+    def value(step: int) -> int:
+        if step not in known:
+            known[step] = forecast(step)
+        return known[step]
+
+    low, high = 1, start
+    while value(high) < wanted and high < most:
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if value(middle) < wanted else (low, middle)
+    best = min((low, high), key=lambda step: abs(log(max(value(step), 1) / wanted)))
+    return best, value(best)
+
+
+def _target(registry: Registry, request: Request, name: str) -> _Target:
+    """The finished runs that ``name`` means: one run, or all seeds of a configuration."""
+    strategy, *components = name.split("+")
+    if strategy not in registry.strategies or "/" in name:
+        record = find_record(request.results, name)
+        if record.status != "finished":
+            raise RequestError(f"the run to match is {record.status}", where=record.run_id, remedy="finish it first")
+        return _Target(record.run_id, [record])
+    names = dict(zip(("searcher", "creator"), [part or None for part in components], strict=False))
+    overrides = {key: value for key, value in request.options.items() if key.startswith("benchmark.")}
+    none = {"tuned": None, "searcher": None, "creator": None}
+    own = {**none, **names, "strategy": strategy, "options": overrides}
+    resolved = resolve(registry, request.model_copy(update=own))
+    spec = resolved.spec
+
+    def is_one(record: Record) -> bool:
+        its_id = spec.model_copy(update={"seed": record.seed}).run_id
+        is_same = record.threads == spec.threads and code_fault(record.code, resolved.code) is None
+        return record.status == "finished" and record.run_id == its_id and is_same
+
+    records = [record for record in read_records(request.results) if isinstance(record, Record) and is_one(record)]
+    if not records:
+        raise RequestError(
+            f"there is no finished run of {name} on {spec.benchmark.name}, protocol {spec.protocol_name}",
+            where=str(request.results),
+            remedy="run it first, with its options as the protocol has them, or name another run by its id",
+        )
+    return _Target(name, records, spec.run_id)

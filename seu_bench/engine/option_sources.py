@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from seu_bench.config.options import Options, split_by_prefix
-from seu_bench.config.protocol import Schedule
 from seu_bench.engine.resolve import ResolvedRun
-
-#: Source of an option that nobody set.
-DEFAULT = "default"
 
 
 class OptionSource(NamedTuple):
-    """An option as it enters a run.
+    """An option by the key that ``-o`` takes, its value, and what set it, e.g. ``given`` or ``preset NAME``.
 
-    Attributes:
-        key: as ``-o`` takes it, e.g. ``searcher.alpha``.
-        value: ``None``: the strategy decides, mostly by what the benchmark's protocol says.
-        source: ``default``, ``protocol NAME``, ``preset NAME``, ``tuned ID``, or ``given``.
+    Where the value is ``None`` the strategy decides.
     """
 
     key: str
@@ -28,52 +20,38 @@ class OptionSource(NamedTuple):
 
 
 def option_sources(run: ResolvedRun) -> list[OptionSource]:
-    """List the options of a run's strategy, searcher and creator.
-
-    Returns:
-        Those of the strategy first, each group in the order in which it declares them.
-
-    Example:
-        ``[it for it in option_sources(resolve(registry, request)) if it.source == "given"]``
-    """
-    protocol = run.spec.protocol
-    parts: list[tuple[str, Options, Mapping[str, Any], Schedule]] = [
-        ("", run.options, _backbone(run) | protocol.strategies.get(run.spec.strategy, {}), protocol.training)
+    """List the options of a run's strategy, searcher and creator, in the order in which these declare them."""
+    protocol, by_protocol = run.spec.protocol, f"protocol {run.spec.protocol_name}"
+    backbone = {"backbone": protocol.model.backbone} if protocol.model.backbone is not None else {}
+    preset = str(getattr(run.options, "preset", None))
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        (by_protocol, backbone | protocol.strategies.get(run.spec.strategy, {})),
+        (f"preset {preset}", run.strategy.presets.get(preset, {})),
+        ("given", run.request.options),
     ]
-    if run.searcher is not None:
-        parts.append(("searcher", run.searcher.options, protocol.searchers.get(run.searcher.name, {}), protocol.search))
-    if run.creator is not None:
-        parts.append(("creator", run.creator.options, protocol.creators.get(run.creator.name, {}), protocol.creation))
-    return [found for prefix, options, layer, schedule in parts for found in _of(run, prefix, options, layer, schedule)]
+    if run.tuned is not None:
+        layers.insert(1 if run.request.tuned is None else 2, (f"tuned {run.tuned.id}", run.tuned.options))
+    found = _of("", run.options, layers, by_protocol, protocol.training, protocol.model)
+    for part, of_protocol, schedule in (
+        (run.searcher, protocol.searchers, protocol.search),
+        (run.creator, protocol.creators, protocol.creation),
+    ):
+        if part is not None:
+            own = {f"{part.kind}.{key}": value for key, value in of_protocol.get(part.name, {}).items()}
+            found += _of(f"{part.kind}.", part.options, [(by_protocol, own), *layers[1:]], by_protocol, schedule)
+    return found
 
 
 def _of(
-    run: ResolvedRun, prefix: str, options: Options, layer: Mapping[str, Any], schedule: Schedule
-) -> Iterator[OptionSource]:
-    """The options of one part; ``layer`` is what the protocol sets, ``schedule`` what stands for what nobody set."""
-    by_protocol = f"protocol {run.spec.protocol_name}"
-    layers = [(name, options.renamed(values)) for name, values in ((by_protocol, layer), *_later_layers(run, prefix))]
+    prefix: str, options: Any, layers: list[tuple[str, Mapping[str, Any]]], by_protocol: str, *standing: Any
+) -> list[OptionSource]:
+    """The options of one part; what nobody set is as the protocol's schedule, or size of networks, says."""
+    found = []
     for name in type(options).model_fields:
         value = getattr(options, name)
-        source = next((source for source, values in reversed(layers) if name in values), DEFAULT)
-        # What is None is the schedule's, or, of a strategy, the size of its network.
-        for standing in (schedule, *([] if prefix else [run.spec.protocol.model])):
-            if value is None and hasattr(standing, name):
-                value, source = getattr(standing, name), by_protocol
-        yield OptionSource(f"{prefix}.{name}" if prefix else name, value, source)
-
-
-def _later_layers(run: ResolvedRun, prefix: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """What is laid over a protocol's own values, in the order in which :func:`~seu_bench.engine.resolve` does."""
-    chosen = getattr(run.options, "preset", None)
-    preset = split_by_prefix(run.strategy.presets.get(str(chosen), {}))[prefix]
-    layers: list[tuple[str, Mapping[str, Any]]] = [(f"preset {chosen}", preset)]
-    if run.tuned is not None:
-        tuned = (f"tuned {run.tuned.id}", split_by_prefix(run.tuned.options)[prefix])
-        layers.insert(0 if run.request.tuned is None else 1, tuned)
-    return [*layers, ("given", split_by_prefix(run.request.options)[prefix])]
-
-
-def _backbone(run: ResolvedRun) -> dict[str, Any]:
-    backbone = run.spec.protocol.model.backbone
-    return {"backbone": backbone} if backbone is not None else {}
+        source = next((source for source, values in reversed(layers) if f"{prefix}{name}" in values), "default")
+        for part in standing:
+            if value is None and hasattr(part, name):
+                value, source = getattr(part, name), by_protocol
+        found.append(OptionSource(f"{prefix}{name}", value, source))
+    return found

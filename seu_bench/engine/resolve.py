@@ -9,34 +9,27 @@ from typing import Any, TypeVar
 
 from seu_bench.config.benchmark import BenchmarkSource
 from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
-from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.sources.definitions import definition_source
-from seu_bench.data.task_parts import dataset_names
-from seu_bench.engine.backbones import find_backbone
+from seu_bench.data.sources import definition_source
+from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
 from seu_bench.engine.environment import require_memory
-from seu_bench.engine.scenarios import require_scenario
 from seu_bench.engine.tuning import find_tuned
-from seu_bench.errors import DataError, RequestError, SeuBenchError, UnknownNameError
+from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
-from seu_bench.plugin.entries import Kind
-from seu_bench.plugin.manager import PACKAGE
+from seu_bench.plugin.manager import PACKAGE, Kind
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
-from seu_bench.training.components import Component
-from seu_bench.training.interfaces import BackboneFactory, Cost, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 Answer = TypeVar("Answer")
-#: Components, by their names in requests.
-_KINDS = ("searcher", "creator")
-
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
 
@@ -128,7 +121,7 @@ class ResolvedRun:
         """Build the strategy, with the plugins that are attached to it."""
         from avalanche.evaluation import PluginMetric
 
-        from seu_bench.training.monitoring.attached import attach
+        from seu_bench.training.monitoring.evaluators import attach
 
         strategy, found = self.strategy.build(context), make_attached(self.request.attach)
         if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:
@@ -207,19 +200,30 @@ def choose_strategy(
     values_of_preset = factory.presets.get(str(chosen), {})
     preset = split_by_prefix(values_of_preset)
     options = build_options(factory.options, f"strategy {request.strategy!r}", *layers[:-1], preset[""], layers[-1])
-    components = {
-        kind: component
-        for kind in _KINDS
-        if (component := _component(registry, request, factory, protocol, kind, below, preset, parts))
-    }
+    components: dict[str, Component] = {}
+    for kind in ("searcher", "creator"):
+        wanted: str | None = getattr(request, kind)
+        if kind in factory.components:
+            name = wanted or factory.components[kind]
+            known = registry.kinds[f"{kind}s"].find(name).factory.options.model_fields
+            known_preset = {key: value for key, value in preset[kind].items() if key in known}
+            protocols = getattr(protocol, f"{kind}s").get(name, {})
+            found = find_component(registry, kind, name, protocols | below[kind], known_preset, parts[kind])
+            components |= {kind: found} if found is not None else {}
+        elif wanted or parts[kind]:
+            raise RequestError(
+                f"strategy {request.strategy!r} takes no {kind}",
+                where=f"--{kind} {wanted}" if wanted else f"-o {kind}.{next(iter(parts[kind]))}",
+                remedy=f"leave the {kind} out, or choose a strategy that takes one, such as 'seu'",
+            )
     return ChosenStrategy(factory, options, components, find_backbone(registry, options), values_of_preset)
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
     """Validate a request against what is installed."""
     factory = registry.strategies.find(request.strategy).factory
-    parts = split_by_prefix(request.options)
-    benchmark = find_benchmark(registry, request.benchmark).load(parts["benchmark"])
+    overrides = split_by_prefix(request.options)["benchmark"]
+    benchmark = find_benchmark(registry, request.benchmark).load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
     if protocol_name not in benchmark.protocols:
         raise UnknownNameError(
@@ -227,28 +231,27 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
             f"{did_you_mean(protocol_name, benchmark.protocols)}",
             remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
         )
-    protocol = benchmark.protocols[protocol_name]
+    scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
-    place = (*which, names.get("searcher"), names.get("creator"), benchmark.stream.scenario)
-    tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
-    defaults = tuned.options(as_default=True) if tuned else {}
-    renamed = factory.options.renamed
-    given = (renamed(tuned.options(as_default=False)) if tuned else {}) | renamed(request.options)
-    picked = choose_strategy(registry, request, protocol, given, defaults)
-    options, components = picked.options, picked.components
-    require_scenario(registry, request, options, place[-1], f"stream.scenario of benchmark {benchmark.name!r}")
+    place = (*which, names.get("searcher"), names.get("creator"), scenario)
+    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
+    given = prepare({} if is_default else chosen) | prepare(request.options)
+    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
+    components = picked.components
+    require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
+    used = dataset_names(benchmark)
     own = {
         name: definition_source(benchmark.datasets[name], name, request.data_root)
-        for name in dataset_names(benchmark)
+        for name in used
         if name in benchmark.datasets
     }
+    packages = {name: registry.datasets.find(name).package for name in used if name not in own}
     sources: dict[str, DatasetSource] = {
-        name: own[name] if name in own else registry.datasets.find(name).factory for name in dataset_names(benchmark)
+        name: own[name] if name in own else registry.datasets[name].factory for name in used
     }
-    packages = {name: registry.datasets[name].package for name in sources if name not in own}
-    overrides = parts["benchmark"]
     if names_classes(benchmark):
         infos = {name: _asked(name, source.info, request, packages) for name, source in sources.items()}
         benchmark = numbered(benchmark, infos)
@@ -257,7 +260,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         strategy=request.strategy,
         benchmark=benchmark,
         protocol_name=protocol_name,
-        options=options.identity(),
+        options=picked.options.identity(),
         seed=request.seed,
         local_data={name: source.checksum() for name, source in own.items()},
         chosen=other,
@@ -265,19 +268,19 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
+    replaced = {*request.options, *(picked.preset if is_default else ())}
     run = ResolvedRun(
         request,
         spec,
         overrides,
         factory,
-        options,
+        picked.options,
         components.get("searcher"),
         components.get("creator"),
         picked.backbone,
         sources,
         packages,
-        tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
+        tuned if chosen.keys() - replaced else None,
         _code(registry, request, picked, packages),
     )
     run.refuse_tuned_seed(request.seed)
@@ -309,33 +312,6 @@ def _code(
     return (*code, *attached_code(request.attach))
 
 
-def _component(
-    registry: Registry,
-    request: Request,
-    factory: StrategyFactory,
-    protocol: ProtocolSpec,
-    kind: str,
-    defaults: Mapping[str, Mapping[str, Any]],
-    presets: Mapping[str, Mapping[str, Any]],
-    parts: Mapping[str, Mapping[str, Any]],
-) -> Component | None:
-    wanted: str | None = getattr(request, kind)
-    given, preset = parts[kind], presets[kind]
-    if kind not in factory.components:
-        if wanted or given:
-            raise RequestError(
-                f"strategy {request.strategy!r} takes no {kind}",
-                where=f"--{kind} {wanted}" if wanted else f"-o {kind}.{next(iter(given))}",
-                remedy=f"leave the {kind} out, or choose a strategy that takes one, such as 'seu'",
-            )
-        return None
-    name = wanted or factory.components[kind]
-    layers = getattr(protocol, f"{kind}s")
-    known = registry.kinds[f"{kind}s"].find(name).factory.options.model_fields
-    known_preset = {key: value for key, value in preset.items() if key in known}
-    return find_component(registry, kind, name, layers.get(name, {}) | defaults[kind], known_preset, given)
-
-
 def find_component(registry: Registry, kind: str, name: str | None, *layers: Mapping[str, Any]) -> Component | None:
     """A searcher or a creator by name, if one is named, with options from layers, of which later ones win."""
     if name is None:
@@ -343,3 +319,58 @@ def find_component(registry: Registry, kind: str, name: str | None, *layers: Map
     entry = registry.kinds[f"{kind}s"].find(name)
     options = build_options(entry.factory.options, f"{kind} {name!r}", *layers)
     return Component(kind, name, entry.factory, options, entry.plugin, entry.package)
+
+
+def find_backbone(registry: Registry, options: Options) -> BackboneFactory | None:
+    """The backbone that a strategy's options name; ``None``: it takes none."""
+    return named_backbone(registry, options.backbone) if isinstance(options, BackboneOptions) else None
+
+
+def named_backbone(registry: Registry, name: str) -> BackboneFactory:
+    """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``.
+
+    Raises:
+        RequestError: there is none of that name; or of ``KIND:NAME`` the kind is one network, or has no such one.
+    """
+    kind, colon, which = name.partition(":")
+    factory = registry.backbones.find(kind).factory
+    select = getattr(factory, "select", None)
+    if not colon and select is None:
+        return factory
+    if not colon or select is None:
+        raise RequestError(
+            f"{kind!r} is {'one network' if select is None else 'many networks'}",
+            where=f"backbone = {name!r}",
+            remedy=f"give backbone={kind}" if select is None else f"name one of them: backbone={kind}:NAME",
+        )
+    chosen: BackboneFactory = select(which)
+    return chosen
+
+
+def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tuple[str, ...]:
+    """Return the scenarios that a strategy can learn, with these ``options`` or by its defaults."""
+    if isinstance(options, TaskInferenceOptions) and options.infer_task is not None:
+        return SCENARIOS
+    return tuple(getattr(factory, "scenarios", ("task",)))
+
+
+def require_scenario(registry: Registry, request: Request, options: Options, scenario: Scenario, where: str) -> None:
+    """Refuse a strategy that cannot learn a scenario by a ScenarioError that names those that can."""
+    strategy = request.strategy
+    known = scenarios_of(registry.strategies.find(strategy).factory, options)
+    if scenario in known:
+        return
+    entries = registry.strategies.items()
+    others = sorted(name for name, it in entries if scenario in scenarios_of(it.factory) and name != strategy)
+    remedy = f"these can: {', '.join(others)}" if others else "choose another scenario"
+    first = ""
+    if isinstance(options, TaskInferenceOptions):
+        first = "give -o infer_task=entropy (or energy), and the most certain path answers"
+    elif "task" not in known:
+        first = f"ask for one that it learns, -o benchmark.stream.scenario={known[0]}"
+    raise ScenarioError(
+        f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
+        + (", and needs the task label of each image" if known == ("task",) else ""),
+        where=where,
+        remedy=f"{first}; or choose another: {remedy}" if first else remedy,
+    )

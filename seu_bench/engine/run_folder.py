@@ -7,7 +7,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -15,14 +15,14 @@ from seu_bench.config.options import format_option
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
-from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.manager import Entry
 from seu_bench.results.code import refuse_other_code
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
-from seu_bench.results.record_files import MODEL_NAME
-from seu_bench.results.record_index import Summary, count_evaluated, read_summaries
+from seu_bench.results.record_files import DETAILS, MODEL_NAME
+from seu_bench.results.record_metrics import measured_rows
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
-from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, refuse_link, remove_parts, write_atomic
+from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.packages import remedy_for
@@ -50,44 +50,16 @@ class RunFolder:
         self.model = self.folder / MODEL_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
-        self._held: HeldFolder | None = None
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Inside, all is written by the folder's handle: into this very folder, wherever it is moved to."""
-        try:
-            self._held = self.checkpoints.held = HeldFolder(self.folder)
-        except OSError as error:
-            raise cannot_write(self.folder, error) from error
-        with self._held:
-            try:
-                yield
-            finally:
-                self._held = self.checkpoints.held = None
-
-    def write(self, path: Path, content: str | bytes, *, durable: bool = True) -> None:
-        """Write one of its files, completely or not at all; ``durable``: so that it outlasts a loss of power."""
-        if self._held is None:
-            write_atomic(path, content, durable=durable)
-        else:
-            self._held.write(path.name, content, durable=durable)
-
-    def write_progress(self, text: str) -> None:
-        """Write how far the run is; the next time comes soon."""
-        self.write(self.progress, text, durable=False)
 
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
         for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
             refuse_link(path, "remove the link")
 
-    def finished(
-        self, threads: int, code: Sequence[CodeRecord] | None = None, *, restart: bool = False
-    ) -> Record | None:
+    def finished(self, code: Sequence[CodeRecord] | None = None, *, restart: bool = False) -> Record | None:
         """Record of the run if it is finished and usable. A newer version's is refused, never overwritten.
 
         Args:
-            threads: of the run; what an earlier version computed with others is refused as well.
             code: that the run uses; what other code made is refused. ``None``: any is accepted.
             restart: whether the run is made again in any case.
         """
@@ -99,18 +71,15 @@ class RunFolder:
             return None  # there is none, or a corrupt one, which is made again
         if restart or known.status != "finished" or known.run_id != self.folder.name:
             return None
-        if (fault := other_threads(known, threads)) is not None:
-            remedy = "make it again with --restart, or give another folder with --results"
-            raise ResultsError(fault, where=str(self.record), remedy=remedy)
         if code is not None:
             refuse_other_code(known.code, code, str(self.record))
         return known
 
     @property
-    def is_tidy(self) -> bool:
-        """Whether nothing remains of an attempt that was killed when it had finished."""
+    def has_leftovers(self) -> bool:
+        """Whether something remains of an attempt that was killed when it had finished."""
         leftovers = (self.checkpoints.folder, self.previous, self.progress, *self.folder.glob(f"{LOCK_NAME}*"))
-        return not any(os.path.lexists(path) for path in leftovers)
+        return any(os.path.lexists(path) for path in leftovers)
 
     def start_over(self) -> None:
         """Remove checkpoints, but keep a finished run until the new one is."""
@@ -135,7 +104,7 @@ class RunFolder:
     def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory], options: Mapping[str, Any]) -> RunError:
         """Write the traceback beside the record, and return an error that names the failure, the log and the
         ``options`` that were given, one of which may be its cause."""
-        self.write(self.log, "".join(traceback.format_exception(error)))
+        write_atomic(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
         if lacking := shortage(error):
@@ -154,33 +123,20 @@ class RunFolder:
             "that file has the traceback",
         )
 
-    def clean(self) -> None:
-        """Remove remains of an earlier attempt."""
+    def remove_remains(self) -> None:
+        """Remove what an earlier attempt left behind that no later one needs."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
         for path in (self.log, self.progress):
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def clear(self) -> None:
+    def remove_unfinished(self) -> None:
         """Remove what only an unfinished run needs."""
         self.checkpoints.clear()
         with contextlib.suppress(OSError):
             self.progress.unlink()
         shutil.rmtree(self.previous, ignore_errors=True)
-
-
-def other_threads(record: Record, threads: int) -> str | None:
-    """Return why a run's record is not that of the run: it was computed with other threads; ``None``: it was not.
-
-    Versions that did not count threads among what decides a run gave the same run id to both.
-    """
-    if record.threads == threads:
-        return None
-    return (
-        f"an earlier version of seu-bench made this run with {record.threads} threads, and its result is that of "
-        f"another run: this one computes with {threads}"
-    )
 
 
 @dataclass(frozen=True)
@@ -233,39 +189,29 @@ def list_runs(results: Path) -> Iterator[RunState]:
     Raises:
         ResultsError: the folder of runs cannot be read.
     """
-    found = {summary.name: summary for summary in read_summaries(results)}
     for folder in tracked(list_folder(runs_folder(results)), "reading runs"):
-        if (state := _state_of(folder, found.get(folder.name))) is not None:
-            yield state
+        if (state := _state_of(folder)) is not None:
+            yield state if state.record is None else replace(state, record=state.record.model_copy(update=DETAILS))
 
 
-def find_state(results: Path, run_id: str, known: Summary | None = None) -> RunState | None:
-    """Look up one run below a results folder; no file is changed.
-
-    Args:
-        results: the folder that holds the runs.
-        run_id: of the run.
-        known: what its record says; ``None``: the record is read.
-
-    Returns:
-        Its state; ``None`` if it has no folder.
-    """
-    return _state_of(runs_folder(results) / run_id, known)
+def find_state(results: Path, run_id: str) -> RunState | None:
+    """Look up one run below a results folder; ``None``: it has no folder. No file is changed."""
+    return _state_of(runs_folder(results) / run_id)
 
 
-def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:
-    """State of a run's folder, whose record is ``known`` or read; ``None``: it is the folder of no run."""
+def _state_of(folder: Path) -> RunState | None:
+    """State of a run's folder; ``None``: it is the folder of no run."""
     holder = holder_of(folder) if os.path.lexists(folder / LOCK_NAME) else None
     if holder is not None and holder.alive is False:
         holder = None  # dead; one on another host cannot be asked and counts as alive
     try:
-        if known is None and (not folder.is_dir() or (not _has_record(folder) and holder is None)):
+        if not folder.is_dir() or (not _has_record(folder) and holder is None):
             return None
     except OSError as error:
         return RunState(folder.name, "unreadable", None, None, 0, holder, cannot_read(folder, error).what)
     record: Record | ResultsError
     try:
-        record = known.record if known is not None else read_record(folder)
+        record = read_record(folder)
     except ResultsError as error:
         record = error
     is_over = isinstance(record, Record) and record.status == "finished"
@@ -276,8 +222,7 @@ def _state_of(folder: Path, known: Summary | None = None) -> RunState | None:
     killed = record.status == "running" and holder is None
     state = "interrupted" if killed else record.status
     detail = "the process ended without a message" if killed else record.error
-    evaluated = known.evaluated if known is not None else count_evaluated(record)
-    return RunState(folder.name, state, record, position, evaluated, holder, detail)
+    return RunState(folder.name, state, record, position, len(measured_rows(record)), holder, detail)
 
 
 def _has_record(folder: Path) -> bool:

@@ -14,16 +14,14 @@ from avalanche.training.plugins import EvaluationPlugin
 
 from seu_bench.config.run import ComputeConfig
 from seu_bench.data.streams import build_stream
-from seu_bench.engine.checkpoint import Position
-from seu_bench.engine.checkpoint_manager import CheckpointManager, is_resumable
+from seu_bench.engine.checkpoint import CheckpointManager, Position, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
 from seu_bench.engine.forecast import differences
-from seu_bench.engine.hooks import HookCaller
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.run_progress import ProgressFile
-from seu_bench.engine.saved_model.file import model_bytes
+from seu_bench.engine.saved_model import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
@@ -31,10 +29,13 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.code import code_fault
 from seu_bench.results.record import Record, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
-from seu_bench.training.monitoring.attached import has_state
+from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
+from seu_bench.utils.files import write_atomic
 from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
+from seu_bench.utils.seeding import undisturbed
+from seu_bench.utils.text import error_line
 
 
 def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
@@ -59,33 +60,68 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
         ``execute(registry, resolve(registry, Request(strategy="ewc"))).record``
     """
     stop = stop or StopRequest(run.request.max_seconds)
-    request, threads = run.request, run.spec.threads
-    folder = RunFolder(request.results, run.spec.run_id)
+    request, folder = run.request, RunFolder(run.request.results, run.spec.run_id)
     hook_caller = HookCaller(registry)
     code = None if request.accept_code else run.code
 
-    def outcome(known: Record) -> Outcome:
+    def reused(known: Record) -> Outcome:
         if (fault := code_fault(known.code, run.code)) is not None:
             hook_caller.notice(f"{fault}; it is shown as it is")
         return Outcome(known, folder.record, reused=True)
 
-    known = folder.finished(threads, code, restart=request.restart)
-    if known is not None and folder.is_tidy:
-        return outcome(known)
+    known = folder.finished(code, restart=request.restart)
+    if known is not None and not folder.has_leftovers:
+        return reused(known)
     lock = RunLock(folder.folder)
     lock.acquire(hook_caller.notice)
     try:
         folder.refuse_links()
-        with folder.hold():
-            # Whoever held the lock before may have finished it.
-            if (known := folder.finished(threads, code, restart=request.restart)) is not None:
-                folder.clean()
-                folder.clear()
-                return outcome(known)
-            with computing_with(threads):
-                return _Run(registry, run, stop, folder, lock, hook_caller).make()
+        # Whoever held the lock before may have finished it.
+        if (known := folder.finished(code, restart=request.restart)) is not None:
+            folder.remove_remains()
+            folder.remove_unfinished()
+            return reused(known)
+        with computing_with(run.spec.threads):
+            return _Run(registry, run, stop, folder, lock, hook_caller).make()
     finally:
         lock.release()
+
+
+class HookCaller:
+    """Calls the hooks of plugins that watch a run, each by itself and without drawing a random number of the run.
+
+    Who only watches may not stop a run: a plugin that fails is not called again, and the others are told.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._failed: list[Any] = []
+
+    def notice(self, message: str) -> None:
+        """Call ``run_notice`` with a message for the user."""
+        self.notify("run_notice", message=message)
+
+    def notify(self, hook: str, **values: Any) -> None:
+        """Call a hook of every plugin that watches, in pluggy's order."""
+        manager = self._registry.manager
+        found = reversed(getattr(manager.hook, hook).get_hookimpls())
+        watching = list({id(implementation.plugin): implementation.plugin for implementation in found}.values())
+        for plugin in watching:
+            if any(plugin is other for other in self._failed):
+                continue
+            # By pluggy and not by hand: a plugin may have hook wrappers.
+            alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
+            try:
+                with undisturbed():
+                    alone(**values)
+            except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
+                self._failed.append(plugin)
+                name = manager.get_name(plugin) or "?"
+                package = getattr(plugin, "package", None) or self._registry.package(name)
+                self.notice(
+                    f"plugin {name!r} of package {package} failed in {hook} and is not called again: "
+                    f"{error_line(error)}; the run continues{getattr(plugin, 'advice', '')}"
+                )
 
 
 @dataclass
@@ -95,39 +131,47 @@ class _Run:
     stop: StopRequest
     folder: RunFolder
     lock: RunLock
-    hook_caller: HookCaller
+    hooks: HookCaller
     strategy: Any = None
 
     def make(self) -> Outcome:
-        request, spec = self.run.request, self.run.spec
+        run, request, spec, hooks = self.run, self.run.request, self.run.spec, self.hooks
         self.device = choose_device(request.device)
-        device = torch.device(self.device)
         if spec.threads > (cores := usable_cores()):
-            self.hook_caller.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
-        self.stream = build_stream(spec.benchmark, self.run.load, self.run.limits, spec.seed, device, **self.run.part)
-        record = initial_record(self.run, self.stream, self.device)
-        hooks = self.hook_caller
+            hooks.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
+        device = torch.device(self.device)
+        self.stream = build_stream(spec.benchmark, run.load, run.limits, spec.seed, device, **run.part)
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
-        self.progress = watch = ProgressFile(self.folder.write_progress, request, hooks.on_progress)
+        self.progress = ProgressFile(
+            lambda text: write_atomic(self.folder.progress, text, durable=False),
+            lambda progress: hooks.notify("stage_progress", progress=progress),
+        )
         self.recorder = RunRecorder(
-            self._write, record, self.registry, device, watch, hooks.notice, self.run.code, request.accept_code
+            lambda record: write_atomic(self.folder.record, record_text(record)),
+            initial_record(run, self.stream, self.device),
+            self.registry,
+            device,
+            self.progress,
+            hooks.notice,
+            run.code,
+            request.accept_code,
         )
         try:
-            cost = self.run.cost(self._context())
+            cost = run.cost(self._context())
             require_memory(cost.params_total_min, self.device)
             self.strategy = self._build()
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
             raise self._failed(error) from error
-        self.checkpoint_manager = manager = CheckpointManager(
+        self.checkpoints = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
             self._checkpoint_bytes,
             every=request.checkpoint_every,
             stop=self.stop,
-            notice=self.hook_caller.notice,
+            notice=hooks.notice,
         )
         if not is_resumable(self.strategy):
             lacking = [path for path, it in getattr(self.strategy, "attached", {}).items() if not has_state(it)]
@@ -136,22 +180,23 @@ class _Run:
         if request.restart:
             self.folder.start_over()
         else:
-            self.strategy = manager.resume(self.strategy, self._build, self.recorder, self.device)
-        self.folder.clean()
+            self.strategy = self.checkpoints.resume(self.strategy, self._build, self.recorder, self.device)
+        self.folder.remove_remains()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
+        made = self.checkpoints
         return Outcome(
             self.recorder.record,
             self.folder.record,
-            checkpoints=manager.written,
-            checkpoint_seconds=manager.seconds,
-            checkpoint_bytes=manager.bytes,
+            checkpoints=made.written,
+            checkpoint_seconds=made.seconds,
+            checkpoint_bytes=made.bytes,
         )
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
             self.progress.begin(self.recorder.record, cost)
-            self.hook_caller.notify("run_started", record=self.recorder.record, cost=cost)
+            self.hooks.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()
             self._update(status="finished", weights_sha256=self._save_model())
@@ -169,11 +214,10 @@ class _Run:
             failure = self._failed(error)
             self._notify_end()
             raise failure from error
-        self.folder.clear()
-        missed = differences(cost, self.recorder.record.stages)
-        if missed:
+        self.folder.remove_unfinished()
+        if missed := differences(cost, self.recorder.record.stages):
             more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-            self.hook_caller.notice(f"the forecast was wrong: {missed[0]}{more}")
+            self.hooks.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
 
     # ------------------------------------------------------------------ before training
@@ -212,7 +256,7 @@ class _Run:
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])
             self._update(status="running")
-            self.hook_caller.notify("task_learned", record=self.recorder.record, task=task)
+            self.hooks.notify("task_learned", record=self.recorder.record, task=task)
             if number < len(lessons) - 1:
                 self._pause(Position(task=task + 1))
 
@@ -233,7 +277,7 @@ class _Run:
     def _pause(self, position: Position, *, within_task: bool = False) -> None:
         self.lock.check()
         resumable = is_resumable(self.strategy) and (self.strategy.resumes_within_tasks or not within_task)
-        self.checkpoint_manager.maybe_save(position, resumable=resumable)
+        self.checkpoints.maybe_save(position, resumable=resumable)
 
     def _checkpoint_bytes(self) -> int:
         """Expected bytes of the model's state: trained weights with their momentum and the best so far."""
@@ -252,9 +296,6 @@ class _Run:
             described = getattr(self.strategy, "describe", dict)()
         self.recorder.update(**described, **fields)
 
-    def _write(self, record: Record) -> None:
-        self.folder.write(self.folder.record, record_text(record))
-
     def _failed(self, error: Exception) -> SeuBenchError:
         """Write down why the strategy failed, and return the error that says so."""
         strategy = self.registry.strategies[self.run.spec.strategy]
@@ -269,11 +310,11 @@ class _Run:
             self.folder.model.unlink(missing_ok=True)
             return None
         content = model_bytes(model, self.recorder.record)
-        self.folder.write(self.folder.model, content)
+        write_atomic(self.folder.model, content)
         return hashlib.sha256(content).hexdigest()
 
     def _notify_end(self, **fields: Any) -> None:
-        self.hook_caller.notify("run_finished", record=self.recorder.record.model_copy(update=fields))
+        self.hooks.notify("run_finished", record=self.recorder.record.model_copy(update=fields))
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,166 @@ one that was interrupted and computes them again, gives the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
 
 from seu_bench.data.images import SampleIds, TaskImages, sample_ids_of, tag_batch
-from seu_bench.models.feature_store import Form, Table, Tier, Values
 from seu_bench.models.flops import FlopCounter, counted_as
+from seu_bench.utils.hardware import free_host_memory
 
+Values: TypeAlias = tuple[Tensor, ...]
 Compute: TypeAlias = Callable[[Tensor], Values]
+
+#: Share of what is free when a task begins that its features may take, unless the user says otherwise.
+SHARE: Final = 0.5
+
+
+class Tier:
+    """Memory of one device with a limit in bytes, and how much of it is left."""
+
+    def __init__(self, device: torch.device, limit: int) -> None:
+        self.device = device
+        self.limit = limit
+        self.left = limit
+
+
+@dataclass(frozen=True)
+class Form:
+    """Layout of a value ``[N, *shape]`` as cached rows ``[N, numbers]``: channels innermost, if it came so."""
+
+    shape: torch.Size
+    innermost: bool
+    dtype: torch.dtype
+    cached_dtype: torch.dtype
+
+    @classmethod
+    def of(cls, value: Tensor, dtype: torch.dtype | None) -> Form:
+        """Layout of ``value``; floating point is cached in ``dtype``, if one is given."""
+        # Maps of one channel, or of one pixel, are both: they count as contiguous.
+        innermost = not value.is_contiguous() and value.dim() == 4
+        innermost = innermost and value.is_contiguous(memory_format=torch.channels_last)
+        cached = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        return cls(value.shape[1:], innermost, value.dtype, cached)
+
+    @property
+    def numbers(self) -> int:
+        return self.shape.numel()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a row."""
+        return self.numbers * self.cached_dtype.itemsize
+
+    def flat(self, value: Tensor) -> Tensor:
+        return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), self.numbers)
+
+    def as_cached(self, value: Tensor) -> Tensor:
+        """``[N, ...]`` as a table would give it back: rounded and laid out as rows are."""
+        return self.shaped(self.flat(value).to(self.cached_dtype).contiguous())
+
+    def shaped(self, rows: Tensor) -> Tensor:
+        rows = rows.to(self.dtype)
+        if not self.innermost:
+            return rows.view(-1, *self.shape)
+        channels, height, width = self.shape
+        return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class _Part:
+    start: int
+    stop: int
+    tier: Tier
+    rows: list[Tensor]
+
+
+class Table:
+    """The first ``rows`` of a split, as many as there is memory for in ``tiers``, in this order; written in chunks.
+
+    ``asked``, the time of its last use, is set by its owner.
+    """
+
+    def __init__(self, forms: Sequence[Form], images: int, chunk: int, tiers: Sequence[Tier]) -> None:
+        self.forms = tuple(forms)
+        self.chunk = chunk
+        self.asked = 0
+        self.rows = 0
+        self._parts: list[_Part] = []
+        self._size = sum(form.bytes for form in forms)
+        # Twice, because a last chunk that is short may fit where a whole one did not.
+        for tier in (*tiers, *tiers):
+            wanted = images - self.rows
+            room = min(wanted, tier.left // max(self._size, 1))
+            if room < wanted:
+                room -= room % chunk
+            if room > 0:
+                rows = [torch.empty(room, form.numbers, dtype=form.cached_dtype, device=tier.device) for form in forms]
+                self._parts.append(_Part(self.rows, self.rows + room, tier, rows))
+                self.rows += room
+                tier.left -= room * self._size
+        self._missing = set(range(-(-self.rows // chunk)))
+
+    def missing(self, numbers: Tensor) -> list[int]:
+        """The chunks among those of rows ``numbers`` that were not written yet."""
+        if not self._missing:
+            return []
+        return [chunk for chunk in (numbers // self.chunk).unique().tolist() if chunk in self._missing]
+
+    def write(self, chunk: int, values: Values) -> None:
+        """Cache the values ``[chunk, ...]`` of the images of a chunk."""
+        first = chunk * self.chunk
+        for part in self._parts:
+            begin, end = max(first, part.start), min(first + len(values[0]), part.stop)
+            if begin < end:
+                for form, rows, value in zip(self.forms, part.rows, values, strict=True):
+                    rows[begin - part.start : end - part.start].copy_(form.flat(value)[begin - first : end - first])
+        self._missing.discard(chunk)
+
+    def read(self, numbers: Tensor, device: torch.device, beyond: Callable[[Tensor], Values]) -> Values:
+        """The values of images ``numbers`` on ``device``: of those without a row from ``beyond(places in numbers)``."""
+        places, found = [], []
+        for part in self._parts:
+            here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
+            if len(here):
+                wanted = (numbers[here] - part.start).to(part.tier.device, non_blocking=True)
+                places.append(here)
+                found.append([rows.index_select(0, wanted).to(device, non_blocking=True) for rows in part.rows])
+        here = (numbers >= self.rows).nonzero().flatten()
+        if len(here):
+            places.append(here)
+            found.append([form.flat(value) for form, value in zip(self.forms, beyond(here), strict=True)])
+        read = found[0]
+        if len(found) > 1:
+            back = torch.cat(places).argsort().to(device)
+            read = [torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True)]
+        return tuple(form.shaped(rows) for form, rows in zip(self.forms, read, strict=True))
+
+    def free(self) -> None:
+        for part in self._parts:
+            part.tier.left += (part.stop - part.start) * self._size
+        self._parts = []
+        self.rows = 0
+
+
+def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
+    """Memory for features, the device's first, then the host's; ``budget`` in bytes, default half of what is free."""
+    tiers = []
+    if device.type == "cuda":
+        free = int(SHARE * torch.cuda.mem_get_info(device)[0])
+        tiers.append(Tier(device, free if budget is None else min(budget, free)))
+        budget = None if budget is None else budget - tiers[0].limit
+    host = int(SHARE * free_host_memory()) if budget is None else budget
+    return [*tiers, Tier(torch.device("cpu"), host)]
 
 
 class FeatureCache:
     """Outputs of frozen layers on the images of one task, within a budget of memory.
 
-    A table holds what one function gives for one split, a row per image. Where the budget does not suffice for all of
-    them it holds the first ones, and the others are computed as often as they are asked for. A table that was not used
-    for as long as all images take to go by makes room for others.
+    A table holds what one function gives for one split, a row per image, or for the first of them. One that was not
+    used for as long as all images take to go by makes room for others.
 
     Args:
         tiers: memory of the rows, in order of preference.
@@ -64,8 +205,7 @@ class FeatureCache:
         self._asked += 1 + self._images
 
     def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
-        """``compute(x)`` as in :meth:`~seu_bench.models.multihead.MultiHeadModel.cached_features`; no gradient goes
-        through it. ``compute`` may ask the cache for what it begins with."""
+        """``compute(x)`` without gradients; ``compute`` may ask the cache for what it begins with."""
         ids = sample_ids_of(x)
         with torch.no_grad():
             if ids is None or not isinstance(ids.owner, _Split) or ids.owner.cache is not self:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,40 +11,9 @@ from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
 from seu_bench.errors import RunError
-from seu_bench.models.flops import active_counter
 
 if TYPE_CHECKING:
     from seu_bench.models.feature_cache import FeatureCache
-
-
-class CompiledUnits:
-    """Units of a model, compiled by ``torch.compile`` for their training, if the user asks for it.
-
-    Compiled are forward and backward passes of single units for batches of ``batch`` images; another batch, such as the
-    last of an epoch, evaluation, and the one whose operations are counted are computed eagerly. A unit is compiled
-    again for every task that trains it.
-    """
-
-    def __init__(self, batch: int) -> None:
-        self.batch = batch
-        self._made: dict[int, Callable[..., Any]] = {}
-
-    def __call__(self, unit: nn.Module, *inputs: Tensor) -> Any:
-        """``unit(*inputs)``."""
-        if len(inputs[0]) != self.batch or not torch.is_grad_enabled() or active_counter() is not None:
-            return unit(*inputs)
-        if id(unit) not in self._made:
-            self._made[id(unit)] = torch.compile(unit, dynamic=False)
-        try:
-            with warnings.catch_warnings():
-                # The compiler looks at inputs as if they were leaves, and torch warns of that.
-                warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
-                return self._made[id(unit)](*inputs)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            # A failure to compile, most likely a missing compiler, must not end the run.
-            warnings.warn(f"units are not compiled: {str(error).splitlines()[0]}", RuntimeWarning, stacklevel=2)
-            self.batch = 0
-            return unit(*inputs)
 
 
 class MultiHeadModel(MultiTaskModule):
@@ -59,31 +28,13 @@ class MultiHeadModel(MultiTaskModule):
     Attributes:
         classes_per_task: the same, as a tuple.
         feature_cache: cached outputs of frozen layers while a task is learned.
-        compiled: computes the model's units while they are trained for long; ``None``: eagerly.
 
-    Example:
-        .. code-block:: python
-
-            class Linear(MultiHeadModel):
-                def __init__(self, pixels, classes):
-                    super().__init__(classes)
-                    self.heads = nn.ModuleList(nn.Linear(pixels, width) for width in classes)
-
-                def forward_single_task(self, x, task_label):
-                    return self.heads[task_label](x.flatten(1))
-
-                def task_module(self, task):
-                    return self.heads[task]
     """
 
     #: Whether some layers are frozen while later tasks are learned, whose outputs come from :meth:`cached_features`.
     has_frozen_layers = False
 
-    #: Whether the model consists of units that may be compiled; it computes those that train by :meth:`run_unit`.
-    has_units = False
-
     feature_cache: FeatureCache | None = None
-    compiled: CompiledUnits | None = None
 
     #: Bits of binary masks that tell tasks apart, one for each weight or unit that a mask takes or leaves. Real numbers
     #: that are learned, such as embeddings, are parameters and count there.
@@ -94,18 +45,14 @@ class MultiHeadModel(MultiTaskModule):
         self.classes_per_task = tuple(classes)
 
     def packed_masks(self) -> Sequence[Tensor]:
-        """Return the tensors that hold the masks, which are named apart where memory is counted by kind; by default
-        none."""
+        """Return the tensors that hold the masks; by default none."""
         return ()
 
     def adaptation(self, experience: object) -> None:
         """Do not adapt: the strategy alone grows the model."""
 
     def begin_task(self, task: int) -> None:
-        """Take note that ``task`` is learned from now on; nothing by default.
-
-        It may be called again for the same task, by a run that is resumed.
-        """
+        """Take note that ``task`` is learned from now on; a run that is resumed may call it again for the same task."""
 
     def forward(self, images: Tensor, task_labels: Tensor | int | None) -> Any:
         """Logits ``[N, num_classes]``; of the widest head present where a batch mixes tasks.
@@ -133,9 +80,7 @@ class MultiHeadModel(MultiTaskModule):
 
     def task_module(self, task: int) -> nn.Module:
         """Everything on the path of ``task``: its parameters are the task's active ones."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no task_module(task), which returns a module with all parameters on its path"
-        )
+        raise NotImplementedError(f"{type(self).__name__} has no task_module(task)")
 
     def trainable_module(self, task: int) -> nn.Module:
         """The part of it that is trained when ``task`` is learned; all of it by default."""
@@ -149,10 +94,9 @@ class MultiHeadModel(MultiTaskModule):
         """
         return self
 
-    def run_unit(self, unit: nn.Module, *inputs: Tensor) -> Tensor:
-        """Compute ``unit(*inputs)``, compiled where the run asked for it."""
-        output: Tensor = unit(*inputs) if self.compiled is None else self.compiled(unit, *inputs)
-        return output
+    def compiling(self, batch: int) -> AbstractContextManager[None]:
+        """Compile what is worth it for batches of one size, for the length of a ``with`` block; by default nothing."""
+        return nullcontext()
 
     def cached_features(
         self, x: Tensor, key: Hashable, compute: Callable[[Tensor], tuple[Tensor, ...]], *, keep: bool = True
@@ -164,9 +108,6 @@ class MultiHeadModel(MultiTaskModule):
             key: names the function; it must give the same for the same image.
             compute: images -> tensors ``[N, ...]``.
             keep: whether the outputs are cached from now on, where they are not.
-
-        Example:
-            ``(features,) = self.cached_features(x, ("body", task), lambda x: (self.bodies[task](x),))``
         """
         if self.feature_cache is not None:
             return self.feature_cache.get(x, key, compute, keep=keep)
@@ -210,7 +151,7 @@ class NotLearnedError(RunError):
 
 
 def out_of_turn(task: int, learned: int) -> RunError:
-    """The error of a model that should learn a task that is not the next one."""
+    """Return the error of a model that should learn a task that is not the next one."""
     return RunError(
         f"task {task} cannot follow {learned} learned ones: each task is learned once, in the stream's order",
         remedy="train on benchmark.train_stream from its beginning, with a strategy made for it",
@@ -218,7 +159,7 @@ def out_of_turn(task: int, learned: int) -> RunError:
 
 
 def not_learned(task: int, part: str = "path") -> NotLearnedError:
-    """The error of a model that is asked for a task it did not learn."""
+    """Return the error of a model that is asked for a task it did not learn."""
     return NotLearnedError(
         f"task {task} has no {part} yet: it was not learned",
         remedy="evaluate learned tasks only, e.g. strategy.eval(benchmark.test_stream[: task + 1])",

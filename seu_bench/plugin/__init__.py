@@ -1,13 +1,12 @@
 """Plugins: how they are found, what they register, and the interfaces of executors, loggers and commands.
 
-- ``manager``: entry points, loaded into a pluggy manager
-- ``entries``: names of one kind with the plugin and the package of each
+- ``manager``: plugins found by entry points and files, and the names that they register
+- ``methods``: methods of packages, files and classes
 - ``registry``: everything that installed plugins offer
-- ``code``: whose code a registered name stands for, and a digest of its source
-- ``subjects``: what a name given to ``check-plugin`` stands for
-- ``registration``: what a registering hook is called with; factories and commands that are imported when they are used
-- ``executors``: what runs the jobs of a sweep
-- ``loggers``: what writes a run down for another program
+- ``code``: the code behind a registered name
+- ``paths``: classes of Avalanche by their import path
+- ``registration``: what a registering hook is called with, and factories that are imported when they are used
+- ``executors``, ``loggers``: the interfaces of both
 
 The hooks themselves are in :mod:`seu_bench.hookspecs`; strategies, searchers and creators have their interfaces in
 :mod:`seu_bench.training`.
@@ -20,10 +19,9 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .entries import Entry, Kind
-    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Progressed, Started, event_from_json
+    from .executors import Ended, Event, Executor, ExecutorFactory, Job, Noticed, Started
     from .loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
-    from .manager import load_plugins
+    from .manager import Entry, Kind, load_plugins
     from .registration import CommandFactory, LazyCommand, Register, Unavailable, offered
     from .registry import Registry
 
@@ -41,13 +39,11 @@ __all__ = [
     "LoggedValues",
     "LoggerFactory",
     "Noticed",
-    "Progressed",
     "Register",
     "Registry",
     "RunLogger",
     "Started",
     "Unavailable",
-    "event_from_json",
     "load_plugins",
     "offered",
 ]

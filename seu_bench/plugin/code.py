@@ -1,4 +1,4 @@
-"""Whose code a registered name stands for: its package, and a digest of its source. What it builds is not imported."""
+"""The code behind registered names: its package, a digest of its source, and what ``check-plugin`` takes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from seu_bench.config.benchmark_file import BenchmarkFile
-from seu_bench.plugin.entries import Entry
+from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.manager import Entry, faults_told
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record_parts import CodeRecord
@@ -25,7 +26,7 @@ _FIRST_SEEN: Final[dict[str, str]] = {}
 
 
 def describe_code(registry: Registry, kind: str, entry: Entry[Any]) -> CodeRecord:
-    """Describe the code of a registered name, as it lies on disk now.
+    """Describe the code of a registered name, as it lies on disk now. What it builds is not imported.
 
     Args:
         registry: that has it.
@@ -86,13 +87,11 @@ def _sources(registry: Registry, entry: Entry[Any]) -> Iterator[tuple[str, Path]
         except (ImportError, ValueError):  # of a module that was made by hand
             continue
         for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
-            # Nothing is imported from a folder with a dot, such as Jupyter's copies of what was edited.
-            found = ((path.relative_to(folder), path) for path in folder.rglob("*.py"))
-            yield from (
-                (f"{top}/{name.as_posix()}", path)
-                for name, path in found
-                if not any(part.startswith(".") for part in name.parts)
-            )
+            for path in folder.rglob("*.py"):
+                name = path.relative_to(folder)
+                # Nothing is imported from a folder with a dot, such as Jupyter's copies of what was edited.
+                if not any(part.startswith(".") for part in name.parts):
+                    yield f"{top}/{name.as_posix()}", path
         if spec and spec.origin and not spec.submodule_search_locations:
             yield top, Path(spec.origin)
 
@@ -117,3 +116,53 @@ def _source_digest(files: dict[str, Path]) -> str | None:
             stacklevel=2,
         )
     return found
+
+
+class Subject(NamedTuple):
+    """A registered name to run a contract on.
+
+    Attributes:
+        kind: in singular, e.g. ``strategy`` or ``data set``.
+        modules: top-level import names of the code behind it.
+    """
+
+    kind: str
+    entry: Entry[Any]
+    modules: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.entry.name!r} of package {self.entry.package}"
+
+
+def subjects(registry: Registry, name: str) -> list[Subject]:
+    """Return everything that is registered as ``name``, of any kind, or else all that a plugin or package ``name`` has.
+
+    Raises:
+        PluginError: it is a plugin, or a package with one, that cannot be used.
+        UnknownNameError: there is neither, it cannot be used here, or it offers nothing.
+    """
+    from seu_bench.config.options import did_you_mean
+
+    for plugin, fault in registry.faults.items():
+        if name in (plugin, registry.manager.package(plugin)):
+            raise fault
+    everything = [
+        Subject(kind.singular, entry, frozenset(name.partition(".")[0] for name in modules_of(registry, entry)))
+        for kind in registry.kinds.values()
+        for entry in kind.values()
+    ]
+    for attribute in ("name", "plugin", "package"):
+        if found := [subject for subject in everything if getattr(subject.entry, attribute) == name]:
+            return found
+    for kind in registry.kinds.values():
+        if name in kind.unavailable:
+            kind.find(name)  # says what is missing
+    plugins = {plugin for owner in registry.manager.owners() for plugin in (owner, registry.manager.package(owner))}
+    known = {word for subject in everything for word in (subject.entry.name, subject.entry.plugin)} | plugins
+    what = f"nothing that is installed is called {name!r}{did_you_mean(name, sorted(known))}"
+    if name in plugins:
+        what = f"the plugin {name!r} registers nothing that can be checked"
+    raise UnknownNameError(
+        what + faults_told(registry.faults),
+        remedy=f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}",
+    )

@@ -6,9 +6,7 @@ No torch here: a plugin's outer module may import this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
-
-from pydantic import Field, TypeAdapter
+from typing import Any, Literal, Protocol, TypeAlias
 
 from seu_bench.config.options import Frozen, Options
 from seu_bench.config.run import Request
@@ -39,30 +37,8 @@ class Started(Frozen):
     where: str = ""
 
 
-class Progressed(Frozen):
-    """Progress of a job.
-
-    Attributes:
-        task: 0-based, of ``tasks``.
-        epoch: finished epochs of the stage, of ``epochs``.
-        passed, planned: image passes of the whole run, with those of earlier attempts.
-        remaining: seconds; ``None``: not known yet.
-    """
-
-    kind: Literal["progressed"] = "progressed"
-    run_id: str
-    task: int
-    tasks: int
-    stage: str
-    epoch: int
-    epochs: int
-    passed: int
-    planned: int
-    remaining: float | None = None
-
-
 class Noticed(Frozen):
-    """A notice for the user, e.g. that a job resumes from a checkpoint."""
+    """A notice for the user, e.g. that a lost job starts again."""
 
     kind: Literal["noticed"] = "noticed"
     run_id: str
@@ -85,30 +61,14 @@ class Ended(Frozen):
 
 
 #: Events of a job, distinguished by ``kind``.
-Event: TypeAlias = Started | Progressed | Noticed | Ended
-
-
-def event_from_json(text: str | bytes) -> Event:
-    """Parse an event.
-
-    Args:
-        text: from ``model_dump_json``.
-
-    Returns:
-        The event.
-
-    Raises:
-        ValueError: it is none.
-    """
-    event: Event = TypeAdapter(Annotated[Event, Field(discriminator="kind")]).validate_json(text)
-    return event
+Event: TypeAlias = Started | Noticed | Ended
 
 
 class Executor(Protocol):
     """Runs jobs, several at once. Used from one thread.
 
     :func:`seu_bench.sweeps.run_job` runs a job, in whichever process on whichever host; results and data folders are
-    the same for all.
+    the same for all. Progress is read from the runs' folders.
     """
 
     @property

@@ -12,7 +12,7 @@ from seu_bench.config.options import Options
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run that starts or is resumed, as passed to loggers.
+    """A run that starts or is resumed.
 
     Attributes:
         attempt: ``<run id>/<when it was begun from nothing>``. A resumed run has the same one; one that starts
@@ -51,10 +51,7 @@ class RunLogger(Protocol):
         """Open the log of a run that begins, or is resumed with an attempt that may be in the log already."""
 
     def last_step(self, name: str) -> int | None:
-        """The last step that an earlier process logged under ``name`` for this attempt; ``None``: there is none.
-
-        Called once for each name; steps up to it are not logged again.
-        """
+        """Last step that an earlier process logged under ``name`` for this attempt; what is new is logged."""
 
     def log(self, measured: LoggedValues) -> None:
         """Write numbers so that they are not lost if the process is killed."""
@@ -64,17 +61,14 @@ class RunLogger(Protocol):
 
 
 class LoggerFactory(Protocol):
-    """A logger: writes runs down for another program (``--log NAME``)."""
+    """A logger (``--log NAME``). One with ``is_remote(options)`` that is true is called in a thread of its own.
+
+    ``build`` is given the folder ``<results>/logs/<name>``, where it writes unless its options say otherwise, and which
+    is not made yet; it raises a RequestError where the options do not fit.
+    """
 
     summary: str
     options: type[Options]
 
     def build(self, options: Any, folder: Path) -> RunLogger:
-        """A logger for one run; imports what it needs.
-
-        Args:
-            folder: ``<results>/logs/<name>``, where it writes unless its options say otherwise; not made yet.
-
-        Raises:
-            RequestError: it cannot be had with these options.
-        """
+        """Return a logger for one run; imports what it needs."""

@@ -1,44 +1,56 @@
-"""Entry points -> a fresh plugin manager. No manager is shared or cached: two callers cannot disturb each other.
+"""Entry points and files -> plugins, and the names that they register. Light: nothing that they build is imported.
 
-pluggy's own loader drops a second plugin of the same name silently, and one broken plugin stops all others. Here it
-stops only what asks for it: it is left out, and the manager says why.
+No manager is shared or cached: two callers cannot disturb each other. pluggy's own loader drops a second plugin of the
+same name silently, and one broken plugin stops all others. Here it is left out, and the manager says why.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.machinery import PathFinder
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pluggy
 
 from seu_bench import hookspecs
-from seu_bench._version import __version__
-from seu_bench.errors import PluginError
-from seu_bench.plugin.files import CLASSES, find_source, load_file, plugin_files
-from seu_bench.plugin.methods import GROUP, MethodFactory, methods_in
+from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.plugin.methods import (
+    CLASSES,
+    GROUP,
+    MethodFactory,
+    load_file,
+    methods_in,
+    plugin_files,
+    source_digest,
+    source_file,
+)
+from seu_bench.plugin.registration import Unavailable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-    from types import ModuleType
+
+Factory = TypeVar("Factory")
 
 #: The package that core is part of. No plugin can take a name of it.
 PACKAGE: Final = "seu-bench"
 #: Environment variable with names of plugins or packages to leave out, divided by commas: ``-p no:NAME`` sets it, so
 #: that processes of a run or a sweep leave them out, too.
 WITHOUT: Final = "SEU_BENCH_WITHOUT"
+#: Names are typed on the command line and become parts of files' names.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
 
 
 class PluginManager(pluggy.PluginManager):
     """The plugins that can be used.
 
     Attributes:
-        packages: package of each plugin that was loaded by entry point.
+        packages: package of each plugin that came by an entry point.
         faults: by plugin, why it, or a part of it, cannot be used.
         methods: methods by the name of the plugin that brings them: name and factory of each.
         files: by plugin of one file, its path and digest; those of a class may not be known.
@@ -53,9 +65,28 @@ class PluginManager(pluggy.PluginManager):
         self.files: dict[str, tuple[Path | None, str | None]] = {}
 
     def add_module(self, module: ModuleType, name: str) -> None:
-        """Offer the methods of a module, and register its hooks, as a plugin of this name."""
+        """Offer the methods of a module, and register its hooks."""
         self.methods[name] = [(method.name, MethodFactory(method)) for method in methods_in(module)]
-        self.register(module, name=name)
+        self.add_plugin(module, name)
+
+    def add_plugin(self, plugin: Any, name: str) -> None:
+        """Register the hooks of a plugin, all of which must exist."""
+        hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
+        self.register(plugin, name=name)
+        self.check_pending()
+
+    @contextlib.contextmanager
+    def faults_noted(self, name: str, where: str) -> Iterator[None]:
+        """Leave out a plugin that cannot be used, and note why."""
+        try:
+            yield
+        except PluginError as error:
+            self.faults[name] = error
+        except (Exception, SystemExit) as error:
+            if self.has_plugin(name):
+                self.unregister(name=name)
+            said, package = " ".join(f"{type(error).__name__}: {error}".split()), self.package(name)
+            self.faults[name] = broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, where)
 
     def package(self, plugin: str) -> str:
         """The package that a plugin came from; its own name where it was not installed."""
@@ -92,30 +123,8 @@ def installed_points() -> list[tuple[EntryPoint, str]]:
     return [(point, package) for point, package in found if not {point.name, package} & without]
 
 
-def only_ours() -> bool:
-    """Whether no other package brings plugins, as far as files can tell: :mod:`importlib.metadata` is slow to import.
-
-    The answer is no where packages may be installed otherwise, in an archive or by an importer of their own.
-    """
-    folders = [Path(folder) for folder in sys.path]
-    importers = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
-    if importers != [PathFinder] or any(folder.is_file() for folder in folders):
-        return False
-    found = (file for folder in folders for file in folder.glob("*-[Ii][Nn][Ff][Oo]/entry_points.txt"))
-    others = (file for file in found if not file.parent.name.startswith(("seu_bench-", "seu_bench.egg-info")))
-    section = f"[{hookspecs.GROUP}".encode()  # of both groups
-    try:
-        return not any(section in file.read_bytes() for file in others)
-    except OSError:
-        return False
-
-
-def _left_out() -> set[str]:
-    return {name for name in os.environ.get(WITHOUT, "").split(",") if name}
-
-
 def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> PluginManager:
-    """Load the installed plugins of the entry-point group ``seu_bench``, and those of one file.
+    """Load the installed plugins, and those of one file.
 
     One that cannot be imported, has the name of another one, or implements a hook that does not exist is left out.
 
@@ -128,102 +137,177 @@ def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> Plug
     """
     manager = PluginManager()
     for point, package in installed_points() if points is None else points:
-        name, value = point.name, point.value
-        if name in manager.packages:
-            first = manager.packages[name]
+        name = point.name
+        if (first := manager.packages.get(name)) is not None:
             manager.faults[f"{name} of {package}"] = PluginError(
                 f"two plugins are called {name!r}: one from {first}, which is used, and one from {package}",
                 remedy=f"uninstall one of them: pip uninstall {package if first == PACKAGE else first}",
             )
             continue
         manager.packages[name] = package
-        if package != PACKAGE and (wanted := _unmet(point)):
-            what = f"plugin {name!r} of package {package} needs {wanted}, and this is {__version__}"
-            manager.faults[name] = broken(what, package, value)
-            continue
         if point.group == GROUP:
-            manager.methods[name] = [(name, MethodFactory(value))]
+            manager.methods[name] = [(name, MethodFactory(point.value))]
             continue
-        try:
-            plugin = point.load()
-        except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}"
-            what = f"plugin {name!r} of package {package} cannot be imported: {said}"
-            manager.faults[name] = broken(what, package, value)
-            continue
-        with _noted(manager, name, package, value):
-            hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
-            manager.register(plugin, name=name)
+        with manager.faults_noted(name, point.value):
+            manager.add_plugin(point.load(), name)
     if points is None:
         _load_files(manager)
-    _leave_out_unknown_hooks(manager)
     return manager
-
-
-@contextlib.contextmanager
-def _noted(manager: PluginManager, name: str, package: str, where: str) -> Iterator[None]:
-    """Note that a plugin cannot be registered, and leave it out."""
-    try:
-        yield
-    except (pluggy.PluginValidationError, TypeError, ValueError) as error:
-        if manager.has_plugin(name):
-            manager.unregister(name=name)
-        said = " ".join(str(error).split())
-        manager.faults[name] = broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, where)
 
 
 def _load_files(manager: PluginManager) -> None:
     """Load the plugins of one file, and the methods that were given as classes, which replace those of files."""
-
-    def free(name: str, other: str) -> str:
-        return other if name in (*manager.owners(), *manager.faults) else name
-
     for path in plugin_files():
         if path.name in _left_out():
             continue
-        owner = free(path.name, str(path))
-        try:
+        owner = str(path) if path.name in (*manager.owners(), *manager.faults) else path.name
+        with manager.faults_noted(owner, str(path)):
             found = load_file(path)
-        except PluginError as error:
-            manager.faults[owner] = error
-            continue
-        manager.files[owner] = path, found.sha256
-        with _noted(manager, owner, owner, str(path)):
+            manager.files[owner] = path, found.sha256
             manager.add_module(found.module, owner)
-        manager.methods[owner] = [it for it in manager.methods[owner] if it[0] not in CLASSES]
+        manager.methods[owner] = [it for it in manager.methods.get(owner, ()) if it[0] not in CLASSES]
     for name, method in CLASSES.items():
-        source = find_source(method)
-        owner = free(source[0].name if source else method.__qualname__, f"{method.__module__}.{method.__qualname__}")
-        manager.files[owner] = None, hashlib.sha256(source[1]).hexdigest() if source else None
+        file = source_file(method)
+        owner = file.name if file is not None else method.__qualname__
+        owner = f"{method.__module__}.{method.__qualname__}" if owner in manager.owners() else owner
+        manager.files[owner] = None, source_digest(method)
         manager.methods[owner] = [(name, MethodFactory(method))]
 
 
-def _unmet(point: EntryPoint) -> str | None:
-    """The requirement of a plugin's package that this version of seu-bench does not meet."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    for text in (point.dist.requires if point.dist else None) or ():
-        with contextlib.suppress(InvalidRequirement):
-            wanted = Requirement(text)
-            applies = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-            if wanted.name.lower().replace("_", "-") == PACKAGE and applies:
-                return None if wanted.specifier.contains(__version__, prereleases=True) else text
-    return None
+def _left_out() -> set[str]:
+    return {name for name in os.environ.get(WITHOUT, "").split(",") if name}
 
 
-def _leave_out_unknown_hooks(manager: PluginManager) -> None:
-    """Leave out plugins that implement a hook that does not exist; pluggy names one at a time."""
-    while True:
+@dataclass(frozen=True)
+class Entry(Generic[Factory]):
+    """One registered name."""
+
+    name: str
+    factory: Factory
+    plugin: str
+    package: str
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return str(getattr(self.factory, "summary", "") or "")
+
+
+class Kind(dict[str, Entry[Factory]]):
+    """All names of one kind, e.g. every strategy, in their order.
+
+    Attributes:
+        unavailable: names that cannot be used, with an
+            :class:`~seu_bench.plugin.registration.Unavailable` that says why.
+        faults: by plugin, why it cannot be used: a name that is not here may be one of its names.
+        by_path: finds an import path, ``module:Class``, which is known from then on; ``None``: it is no name.
+    """
+
+    def __init__(
+        self, singular: str, plural: str, entries: Mapping[str, Entry[Any]], faults: Mapping[str, PluginError]
+    ) -> None:
+        self.singular, self.plural, self.faults = singular, plural, faults
+        self.by_path: Callable[[str], Entry[Any]] | None = None
+        missing = {name for name, entry in entries.items() if isinstance(entry.factory, Unavailable)}
+        self.unavailable: dict[str, Entry[Unavailable]] = {name: entries[name] for name in sorted(missing)}
+        super().__init__({name: entries[name] for name in sorted({*entries} - missing)})
+
+    def find(self, name: str) -> Entry[Factory]:
+        """The entry of ``name``.
+
+        Raises:
+            UnknownNameError: it is not registered, or unusable; the message lists those that are.
+        """
+        if name not in self and ":" in name and self.by_path is not None:
+            self[name] = self.by_path(name)
+        if name in self:
+            return self[name]
+        usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
+        usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
+        if name in self.unavailable:
+            missing = self.unavailable[name].factory
+            what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
+            raise UnknownNameError(what, remedy=missing.remedy or usable)
+        from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
+
+        what = f"no {self.singular} is called {name!r}{did_you_mean(name, self)}{faults_told(self.faults)}"
+        raise UnknownNameError(what, remedy=usable)
+
+
+def collect(
+    manager: PluginManager,
+    singular: str,
+    plural: str,
+    ours: Mapping[str, Entry[Any]] | None = None,
+    adapt: Callable[[Any], Any] = lambda factory: factory,
+    *,
+    needs: str = "",
+) -> Kind[Any]:
+    """Collect every name of one kind.
+
+    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known. What
+    goes wrong stops only that plugin, or that name: it is noted in the manager's ``faults``. A name that two packages
+    register is unavailable, unless one of them is ours.
+
+    Args:
+        ours: entries of core; no plugin can take their names.
+        adapt: applied to each factory of a plugin.
+        needs: attributes that each factory has, with blanks between.
+    """
+    hook = f"register_{plural}"
+    entries: dict[str, Entry[Any]] = dict(ours or {})
+
+    def register(plugin: str, name: str, factory: Any) -> None:
+        package = manager.package(plugin)
+        said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which"
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+            allowed = "letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit"
+            raise broken(f"{said} is no plain name: {allowed}", package)
+        # A method has all that is needed, and is imported when one is asked for.
+        if not isinstance(factory, Unavailable | MethodFactory):
+            lacks = [need for need in needs.split() if not hasattr(factory, need)]
+            if not lacks and "options" in needs and not hasattr(factory.options, "model_fields"):
+                lacks = ["options that are a class of seu_bench.config.Options"]
+            if lacks:
+                raise broken(f"{said} has no {', '.join(lacks)}", package)
+        first = entries.get(name)
+        if first is None:
+            adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
+            entries[name] = Entry(name, adapted, plugin, package)
+            return
+        fault = _taken(f"{singular} {name!r}", first, plugin, package)
+        manager.faults.setdefault(plugin, fault)
+        if first.package != PACKAGE:
+            manager.faults.setdefault(first.plugin, fault)
+            entries[name] = Entry(name, Unavailable(fault.what, fault.remedy or ""), plugin, package)
+
+    for owner in manager.owners():
+        if singular == "strategy":
+            for name, factory in manager.methods.get(owner, ()):
+                register(owner, name, factory)
+        if not manager.has_plugin(owner):
+            continue
+        others = [other for other in manager.get_plugins() if other is not manager.get_plugin(owner)]
         try:
-            return manager.check_pending()
-        except pluggy.PluginValidationError as error:
-            name = manager.get_name(error.plugin) or "?"
-            manager.unregister(error.plugin)
-            manager.faults[name] = PluginError(
-                f"plugin {name!r} of package {manager.package(name)} implements an unknown hook: {error}",
-                where=name,
-                remedy="the hooks are listed in seu_bench/hookspecs.py",
-            )
+            manager.subset_hook_caller(hook, others)(register=partial(register, owner))
+        except PluginError as error:
+            manager.faults.setdefault(owner, error)
+        except Exception as error:
+            package = manager.package(owner)
+            said = f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}"
+            manager.faults.setdefault(owner, broken(said, package))
+    return Kind(singular, plural, entries, manager.faults)
+
+
+def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
+    """Two plugins register one name, or one does it twice."""
+    if first.package != package:
+        remedy = f"leave one of them out: seu-bench -p no:{plugin} ..."
+        remedy = f"give it another name in {package}" if package.endswith(".py") else remedy
+        return PluginError(f"the {what} is registered twice: by {first.package} and by {package}", remedy=remedy)
+    both = f"by its plugins {first.plugin!r} and {plugin!r}" if first.plugin != plugin else f"by its plugin {plugin!r}"
+    said = f"the {what} is registered twice: {both}, of package {package}"
+    return PluginError(said, remedy="give one of them another name")
 
 
 def faults_told(faults: Mapping[str, PluginError]) -> str:

@@ -1,24 +1,46 @@
-"""Methods as factories of strategies: what the class says of itself, read without importing it where that is enough."""
+"""Methods: of installed packages, of files of Python, and classes that Python has already.
+
+Of an installed one, what ``list`` shows is read without importing it.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import hashlib
 import importlib.util
+import inspect
+import os
 import pkgutil
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.errors import PluginError
+from seu_bench.utils.reading import absolute, read_file
 
 if TYPE_CHECKING:
-    from seu_bench.config.options import Options
-    from seu_bench.training.interfaces import Cost, StrategyContext
     from seu_bench.training.method import Method
 
 #: The group of entry points of methods: ``name = package.module:Class``.
 GROUP: Final = "seu_bench.methods"
+#: Environment variable with files and folders of plugins, divided as in ``PATH``; ``--plugin`` adds to it, so that
+#: processes of a run or a sweep have them, too.
+PLUGINS: Final = "SEU_BENCH_PLUGINS"
+#: Methods that this process was given as classes, by their names.
+CLASSES: Final[dict[str, type[Method]]] = {}
+#: What a factory of a strategy is asked for, and the class has by another name or by the same.
+_OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
+    name: name for name in ("build", "check_options", "components", "fixed_parameters", "presets", "reference")
+}
+
+_LOADED: Final[dict[Path, PluginFile]] = {}
+_IMPORTING: Final[list[Path]] = []
 
 
 class MethodFactory:
@@ -36,6 +58,14 @@ class MethodFactory:
         else:
             self.target = f"{method.__module__}:{method.__qualname__}"
             self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        """What the class says: its options, scenarios, presets, cost, ..."""
+        if name == "scenarios":
+            return tuple(self.method.scenarios)
+        if name in _OF_CLASS:
+            return getattr(self.method, _OF_CLASS[name])
+        raise AttributeError(name)
 
     @cached_property
     def method(self) -> type[Method]:
@@ -64,50 +94,8 @@ class MethodFactory:
         text = (self.method.__doc__ or "") if "method" in vars(self) else _docstring(self.target)
         return text.strip().split("\n\n")[0].replace("\n", " ").strip().removesuffix(".")
 
-    @property
-    def options(self) -> type[Options]:
-        """The class of its options."""
-        return self.method.Options
 
-    @property
-    def components(self) -> Mapping[str, str]:
-        """Its default searcher and creator."""
-        return self.method.components
-
-    @property
-    def presets(self) -> Mapping[str, Mapping[str, object]]:
-        """Option values by name of a preset."""
-        return self.method.presets
-
-    @property
-    def scenarios(self) -> tuple[str, ...]:
-        """Those that it can learn."""
-        return tuple(self.method.scenarios)
-
-    @property
-    def reference(self) -> str | None:
-        """What it is a reference of."""
-        return self.method.reference
-
-    @property
-    def check_options(self) -> Mapping[str, object]:
-        """Options with which it learns tiny streams."""
-        return self.method.check_options
-
-    def build(self, context: StrategyContext) -> Method:
-        """Build the method of a run."""
-        return self.method.build(context)
-
-    def cost(self, context: StrategyContext) -> Cost:
-        """Forecast the cost of a run."""
-        return self.method.forecast(context)
-
-    def fixed_parameters(self, context: StrategyContext) -> int | None:
-        """Count the parameters of a network that does not grow."""
-        return self.method.fixed_parameters(context)
-
-
-def methods_in(module: Any) -> list[type[Method]]:
+def methods_in(module: ModuleType) -> list[type[Method]]:
     """Return the methods with a name that a module defines, in their order."""
     from seu_bench.training.method import Method
 
@@ -126,3 +114,115 @@ def _docstring(target: str) -> str:
         return ""
     classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
     return next((ast.get_docstring(node) or "" for node in classes), "")
+
+
+# ---------------------------------------------------------------------- files
+
+
+class CallFromPluginError(BaseException):
+    """A script that is imported as a plugin has come to its first call of seu-bench, where its import ends."""
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """A file that was imported; ``sha256`` is of the bytes that were."""
+
+    path: Path
+    sha256: str
+    module: ModuleType
+
+
+def plugin_files() -> list[Path]:
+    """Return the files that :data:`PLUGINS` names, or that lie in its folders; a folder's tests are none."""
+    found: list[Path] = []
+    for path in map(absolute, filter(None, os.environ.get(PLUGINS, "").split(os.pathsep))):
+        inside = sorted(path.glob("*.py")) if path.is_dir() else [path]
+        found += [file for file in inside if file == path or not file.name.startswith("test_")]
+    return list(dict.fromkeys(found))
+
+
+def load_file(path: Path) -> PluginFile:
+    """Import a file; once, unless it was edited since.
+
+    A script is imported up to its first call of ``run``, ``sweep`` or ``tune``: a job of a sweep must not sweep again.
+
+    Args:
+        path: absolute.
+
+    Raises:
+        PluginError: it cannot be read or imported; the line is named.
+    """
+    name = f"seu_bench_file_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    try:
+        source = read_file(path.resolve())
+        sha256 = hashlib.sha256(source).hexdigest()
+        if path not in _LOADED or _LOADED[path].sha256 != sha256:
+            module = ModuleType(name)
+            module.__file__ = str(path)
+            sys.modules[name] = module  # where pydantic and pickle look for it
+            _IMPORTING.append(path)
+            try:
+                with contextlib.suppress(CallFromPluginError):
+                    exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+            finally:
+                _IMPORTING.pop()
+            _LOADED[path] = PluginFile(path, sha256, module)
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        raise PluginError(
+            f"the plugin {path.name} cannot be imported: {type(error).__name__}: {getattr(error, 'msg', error)}",
+            where=f"{path}:{line}" if line else str(path),
+            remedy="repair the file" if line else "give the path of a file of Python",
+        ) from error
+    return _LOADED[path]
+
+
+def end_import() -> None:
+    """End the import of the script that calls this, where it is imported as a plugin."""
+    if _IMPORTING:
+        raise CallFromPluginError
+
+
+def source_file(method: type[Method]) -> Path | None:
+    """Return the file in which a class is written; ``None``: in a notebook or an interpreter."""
+    places = [function.__code__.co_filename for function in _functions(method)]
+    module = sys.modules.get(method.__module__)
+    path = absolute(places[0] if places else getattr(module, "__file__", None) or "")
+    return path if path.is_file() else None
+
+
+def source_digest(method: type[Method]) -> str | None:
+    """Return SHA-256 of the file of a class, or of its functions in a notebook; ``None``: there is no source."""
+    try:
+        path = source_file(method)
+        source = path.read_bytes() if path else "".join(map(inspect.getsource, _functions(method))).encode()
+    except OSError:
+        return None
+    return hashlib.sha256(source).hexdigest()
+
+
+def importable_file(method: type[Method]) -> Path:
+    """Return a file of which other processes can import a class.
+
+    Raises:
+        PluginError: there is none, or importing it does not define the class.
+    """
+    path = source_file(method)
+    if path is None:
+        raise PluginError(
+            f"{method.__name__} is in no file, and jobs of a sweep run in other processes",
+            remedy="write the class into a file, in a notebook by %%writefile mine.py, and give plugin='mine.py'",
+        )
+    if method.name not in {other.name for other in methods_in(load_file(path).module)}:
+        raise PluginError(
+            f"{path.name} does not define {method.name!r} when it is imported",
+            where=str(path),
+            remedy="define the class before the first call of seu_bench, and outside of functions and of __main__",
+        )
+    return path
+
+
+def _functions(method: type[Method]) -> list[Any]:
+    functions = (inspect.unwrap(value) for value in vars(method).values() if inspect.isfunction(value))
+    return [function for function in functions if function.__module__ == method.__module__]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Union
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
@@ -18,7 +17,7 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, did_you_mean
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import RequestError
-from seu_bench.plugin.entries import Entry
+from seu_bench.plugin.manager import Entry
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.results.reference_rows import REFERENCE_ROWS
@@ -34,7 +33,6 @@ GIVEN: Final = (
 #: References among Avalanche's strategies.
 _REFERENCES: Final = {"JointTraining": "joint", "Cumulative": "cumulative"}
 _PLAIN: Final = (bool, int, float, str, type(None))
-_ELSEWHERE: Final = "a module of your own is found in a folder of PYTHONPATH: PYTHONPATH=. seu-bench ..."
 
 
 def load_class(path: str, where: str) -> type[Any]:
@@ -59,13 +57,11 @@ def load_class(path: str, where: str) -> type[Any]:
         raise RequestError(what, where=where, remedy=f"its classes are: {', '.join(sorted(known))}") from None
     except (Exception, SystemExit) as error:
         what = f"{path} cannot be imported: {type(error).__name__}: {error}"
-        raise RequestError(what, where=where, remedy=_ELSEWHERE) from error
+        remedy = "a module of your own is found in a folder of PYTHONPATH: PYTHONPATH=. seu-bench ..."
+        raise RequestError(what, where=where, remedy=remedy) from error
     if not isinstance(found, type):
         raise RequestError(f"{path} is no class", where=where, remedy="name a class: module:Class")
     return found
-
-
-# ---------------------------------------------------------------------- attached to a run
 
 
 def make_attached(paths: Sequence[str]) -> dict[str, Any]:
@@ -117,9 +113,6 @@ def attached_code(paths: Sequence[str]) -> list[CodeRecord]:
     return found
 
 
-# ---------------------------------------------------------------------- strategies
-
-
 class AsItIsOptions(BackboneOptions):
     """Options of a strategy of Avalanche that is run as it is: its own loop clips nothing, at one learning rate."""
 
@@ -146,22 +139,10 @@ class AvalancheFactory:
     def __init__(self, path: str, strategy: type[Any]) -> None:
         self.path, self.strategy = path, strategy
         self.target = f"{strategy.__module__}:{strategy.__qualname__}"  # whose source the record names
-
-    @property
-    def summary(self) -> str:
-        """First line of the docstring, without its full stop."""
-        return (inspect.getdoc(self.strategy) or self.path).partition("\n")[0].rstrip(".")
-
-    @property
-    def reference(self) -> str | None:
-        """What it is a reference of."""
-        return REFERENCE_ROWS.get(_REFERENCES.get(self.strategy.__name__, ""))
-
-    @cached_property
-    def parameters(self) -> dict[str, inspect.Parameter]:
-        """Parameters of its constructor by name."""
-        named = inspect.signature(self.strategy.__init__).parameters
-        return {name: it for name, it in named.items() if name != "self"}
+        self.summary = (inspect.getdoc(strategy) or path).partition("\n")[0].rstrip(".")
+        self.reference = REFERENCE_ROWS.get(_REFERENCES.get(strategy.__name__, ""))
+        named = inspect.signature(strategy.__init__).parameters
+        self.parameters = {name: it for name, it in named.items() if name != "self"}
 
     @cached_property
     def own(self) -> dict[str, Any]:
@@ -170,8 +151,12 @@ class AvalancheFactory:
         Raises:
             RequestError: a run can give no model, or not all that it needs.
         """
-        kinds = {name: _option_type(it, self._hints.get(name)) for name, it in self.parameters.items()}
-        kinds = {name: kind for name, kind in kinds.items() if kind is not None and name not in GIVEN}
+        try:
+            hints = typing.get_type_hints(self.strategy.__init__)
+        except Exception:  # names that are imported for types alone
+            hints = {}
+        kinds = {name: _option_type(it, hints.get(name)) for name, it in self.parameters.items() if name not in GIVEN}
+        kinds = {name: kind for name, kind in kinds.items() if kind is not None}
         needed = {name for name, it in self.parameters.items() if it.default is it.empty and it.kind is it.KEYWORD_ONLY}
         lacking = ", ".join(sorted(needed - {*kinds, *GIVEN}))
         faults = [f"needs what no option can give ({lacking})"] if lacking else []
@@ -194,13 +179,6 @@ class AvalancheFactory:
             fields[name] = (kind, Field(default, description=f"argument of {self.strategy.__name__}"))
         made: type[Options] = create_model(f"{self.strategy.__name__}Options", __base__=AsItIsOptions, **fields)
         return made
-
-    @property
-    def _hints(self) -> Mapping[str, Any]:
-        try:
-            return typing.get_type_hints(self.strategy.__init__)
-        except Exception:  # names that are imported for types alone
-            return {}
 
     def build(self, context: StrategyContext) -> Any:
         """Build the strategy of a run."""
@@ -246,9 +224,7 @@ def _option_type(parameter: inspect.Parameter, hint: Any) -> Any:
 
 def _is_plain(hint: Any) -> bool:
     """Whether values of a type are numbers, texts, or lists and tables of them."""
-    origin, arguments = typing.get_origin(hint), [it for it in typing.get_args(hint) if it is not ...]
-    if origin is Literal:
+    arguments = [it for it in typing.get_args(hint) if it is not ...]
+    if typing.get_origin(hint) is Literal or hint in _PLAIN:
         return True
-    if origin in (Union, types.UnionType, list, tuple, Sequence, dict, Mapping):
-        return bool(arguments) and all(map(_is_plain, arguments)) and set(arguments) != {type(None)}
-    return hint in _PLAIN
+    return hint is not type(None) and set(arguments) not in (set(), {type(None)}) and all(map(_is_plain, arguments))

@@ -74,9 +74,6 @@ def deferred(reference: str) -> Deferred:
 
     Args:
         reference: ``"package.module:function"``; a class is a function, too.
-
-    Example:
-        ``build = deferred("my_plugin.learning:build")``
     """
     return Deferred(reference)
 
@@ -84,9 +81,7 @@ def deferred(reference: str) -> Deferred:
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
 
-    It has every attribute of :class:`~seu_bench.training.interfaces.StrategyFactory`,
-    :class:`~seu_bench.training.components.SearcherFactory` and :class:`~seu_bench.training.components.CreatorFactory`.
-    A class of your own with the attributes of one of them does as well.
+    A class of your own with the same attributes does as well.
 
     Args:
         summary: one line for ``seu-bench list``.
@@ -103,24 +98,12 @@ class LazyFactory:
         reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
         reference_components: of a strategy that takes components: it is a reference with these alone.
         is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
-            process of its own, which a run does not wait for.
+            thread of its own, which a run does not wait for.
         check_options: of a strategy, a searcher or a creator: options with which it learns the tiny streams of
             ``seu-bench check-plugin``, where its defaults do not.
 
     Example:
-        ::
-
-            @hookimpl
-            def register_strategies(register: Register[StrategyFactory]) -> None:
-                register(
-                    "mine",
-                    LazyFactory(
-                        "fine-tuning with a twist",
-                        options=MyOptions,
-                        build="my_plugin.learning:build",
-                        cost="seu_bench.training:fixed_size_cost",
-                    ),
-                )
+        ``register("mine", LazyFactory("my logger", options=MyOptions, build="my_plugin.logger:build"))``
     """
 
     def __init__(
@@ -161,11 +144,7 @@ def _no_cost(context: Any) -> Any:
 
 
 class CommandFactory(Protocol):
-    """A command of ``seu-bench``.
-
-    Attributes:
-        summary: one line for ``seu-bench --help``.
-    """
+    """A command of ``seu-bench``; ``summary`` is its line in ``seu-bench --help``."""
 
     @property
     def summary(self) -> str: ...

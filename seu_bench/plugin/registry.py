@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable
 from functools import partial
@@ -11,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.benchmark import BenchmarkSource
 from seu_bench.errors import PluginError
-from seu_bench.plugin.entries import Entry, Kind, collect
 from seu_bench.plugin.executors import ExecutorFactory
-from seu_bench.plugin.files import CLASSES, PLUGINS, end_import, load_file
 from seu_bench.plugin.loggers import LoggerFactory
-from seu_bench.plugin.manager import PACKAGE, PluginManager, load_plugins
-from seu_bench.plugin.methods import methods_in
+from seu_bench.plugin.manager import PACKAGE, Entry, Kind, PluginManager, collect, load_plugins
+from seu_bench.plugin.methods import CLASSES, PLUGINS, end_import, load_file, methods_in
 from seu_bench.plugin.registration import CommandFactory, deferred
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.training.components import CreatorFactory, SearcherFactory
-from seu_bench.training.interfaces import BackboneFactory, StrategyFactory
+from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, StrategyFactory
 from seu_bench.utils.reading import absolute
 
 if TYPE_CHECKING:
@@ -46,8 +42,8 @@ class Registry:
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
         self.strategies.by_path = deferred("seu_bench.plugin.paths:strategy_by_path")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
-        self.searchers: Kind[SearcherFactory] = kind("searcher", "searchers", needs="options build")
-        self.creators: Kind[CreatorFactory] = kind("creator", "creators", needs="options build")
+        self.searchers: Kind[ComponentFactory] = kind("searcher", "searchers", needs="options build")
+        self.creators: Kind[ComponentFactory] = kind("creator", "creators", needs="options build")
         self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks", needs="load")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.
@@ -101,10 +97,7 @@ def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable
     end_import()
     paths = [absolute(path) for path in ([files] if isinstance(files, str | Path) else files)]
     named, before = os.environ.get(PLUGINS, ""), dict(CLASSES)
-    with contextlib.ExitStack() as undo:
-        undo.callback(os.environ.update, {PLUGINS: named})
-        undo.callback(CLASSES.update, before)
-        undo.callback(CLASSES.clear)
+    try:
         for path in paths:
             for method in methods_in(load_file(path).module):
                 CLASSES.pop(method.name, None)
@@ -122,5 +115,9 @@ def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable
             if not names and not manager.get_hookcallers(manager.get_plugin(plugin)):
                 remedy = "give a class of seu_bench.Method a name, as in: name = 'mine'"
                 raise PluginError("the plugin offers nothing", where=str(file), remedy=remedy)
-        undo.pop_all()
+    except BaseException:
+        os.environ[PLUGINS] = named
+        CLASSES.clear()
+        CLASSES.update(before)
+        raise
     return registry

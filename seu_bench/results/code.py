@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.record_parts import CodeRecord
@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 _LEARNERS: Final = ("strategy", "searcher", "creator", "backbone", "attached plugin")
 #: What the run id has all of that decides.
 FILES: Final = ("benchmark", "benchmark file")
-#: Code that a record names, and what stands in its place; ``None``: seu-bench's own.
-_Pair: TypeAlias = tuple[CodeRecord, CodeRecord | None]
 
 
-def differing_code(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]) -> list[_Pair]:
-    """Return what is another in the present code than a record names; nothing for records that name none.
+def differing_code(
+    recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]
+) -> list[tuple[CodeRecord, CodeRecord | None]]:
+    """Return what a record names and is other code at present, with that; ``None``: it is seu-bench's own.
 
     Metrics that are not there, and files of benchmarks, whose run id has all that decides, do not count.
     """
     here = {(code.kind, code.name): code for code in present}
     pairs = [(code, here.get((code.kind, code.name))) for code in recorded if code.kind not in FILES]
-    pairs = [(code, other) for code, other in pairs if other is not None or code.kind != "metric"]
-    return [(code, other) for code, other in pairs if other is None or _identity(code) != _identity(other)]
+    return [
+        (code, other)
+        for code, other in pairs
+        if (code.kind != "metric" if other is None else _identity(code) != _identity(other))
+    ]
 
 
 def code_fault(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]) -> str | None:
@@ -40,11 +43,7 @@ def code_fault(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]) ->
 
 
 def refuse_other_code(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord], where: str) -> None:
-    """Refuse a run that was made with other code than the present.
-
-    Raises:
-        ResultsError: it was; with both.
-    """
+    """Refuse a run that was made with other code than the present with a ResultsError that has both."""
     if (fault := code_fault(recorded, present)) is not None:
         remedy = "make it again with --restart, or accept it as it is with --accept-code"
         raise ResultsError(fault, where=where, remedy=remedy)
@@ -53,12 +52,8 @@ def refuse_other_code(recorded: Sequence[CodeRecord], present: Sequence[CodeReco
 def learner_code(record: Record) -> list[list[str]]:
     """The code of what learned, as plain values that are equal where it is: other code is another configuration."""
     parts = (("", record.code), ("earlier ", record.earlier_code))
-    return sorted(
-        [when + code.kind, code.name, _identity(code)]
-        for when, codes in parts
-        for code in codes
-        if code.kind in _LEARNERS
-    )
+    found = ((when, code) for when, codes in parts for code in codes if code.kind in _LEARNERS)
+    return sorted([when + code.kind, code.name, _identity(code)] for when, code in found)
 
 
 def learner_code_text(record: Record) -> str | None:

@@ -6,18 +6,19 @@ disk and renamed. :mod:`~seu_bench.results.record_files` reads those of a result
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from seu_bench.config.faults import fault_lines
 from seu_bench.config.matched import Matched
 from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
 from seu_bench.config.streams import Scenario
+from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
 from seu_bench.results.record_parts import (
@@ -28,21 +29,18 @@ from seu_bench.results.record_parts import (
     FileName,
     Integer,
     Measurement,
-    RankableRecord,
     Seconds,
-    ShownRecord,
     StabilityRecord,
     TaskInput,
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
+from seu_bench.utils.notebook import matrix_table, values_table
 from seu_bench.utils.reading import read_file
 
 RECORD_NAME = "record.json"
 #: Version of the records that are written now; those of a later one are refused. A key that is new and has a default
-#: changes no version: records without it mean the default, and versions that do not know it ignore it. The version is
-#: raised where a key gets another name or meaning. Then :func:`parse_record` must bring older documents up to date, and
-#: a sample of them goes to ``tests/results/old_records``.
+#: changes no version, one that gets another name or meaning does.
 SCHEMA_VERSION: Final = 1
 #: Bytes that a record may have; one of a thousand tasks has a fifth of that.
 LARGEST: Final = 2**27
@@ -56,22 +54,16 @@ Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
 
 
 class StageRecord(Document):
-    """Costs and curves of one stage of one task.
+    """Costs and curves of one stage of one task (0-based); ``None``: not measured, as in older records.
 
     Attributes:
-        task: 0-based.
-        seconds: wall clock.
+        seconds, cpu_seconds: wall clock, and of all threads of the process.
         image_passes: images passed forward, whether to train or to evaluate.
-        cpu_seconds: of all threads of the process; ``None``: not measured, as in older records.
-        flops: floating-point operations of convolutions and matrix products, forward and backward; ``None``: not
-            counted, as in older records and in the stage ``evaluation``.
-        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1];
-            ``None``: nothing clips, or it was not counted, as in older records.
-        stability: of the penalty that the stage trained with; ``None``: there was none, or it is not quadratic.
-        chance_share: of the rewards of a search or creation, those that guessing would reach, in [0, 1]; ``None``:
-            there are no rewards, or it was not measured, as in older records.
-        losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; ``None`` where it did
-            not, and empty where no epoch did.
+        flops: floating-point operations of convolutions and matrix products, forward and backward.
+        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1].
+        stability: of a quadratic penalty that the stage trained with.
+        chance_share: of the rewards of a search or creation, those that guessing would reach, in [0, 1].
+        losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; empty where there is none.
     """
 
     name: str
@@ -94,65 +86,38 @@ class Versioned(Document):
     schema_version: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = SCHEMA_VERSION
 
 
-class Record(ShownRecord, RankableRecord, Versioned):
-    """Record of a run.
+class Record(Versioned):
+    """Record of a run. Lists are per task, in the order in which tasks were learned; older records lack some.
 
     Attributes:
-        benchmark_file: path of the benchmark's file from the results folder; ``None``: the benchmark is known by name,
-            or the record is an older one.
-        task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
-        task_labels: outputs of the classes of each task; empty where no class comes back in the class-incremental
-            scenario: there classes are numbered through, in others from 0 in each task.
-        task_class_names: names of these outputs, in their order: numbers where the data set names none; empty in older
-            records.
-        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right; empty in
-            older records, whose ``task_classes`` show them.
-        task_images: training, validation and test images of each task.
-        input_shape: channels, height and width of the network's input.
-        task_inputs: what makes it of each task's images; empty in older records.
-        accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
-            it was not measured. Tasks are in the order in which they were learned.
-        task_confusion: in the class-incremental scenario, how many of task i's test images were answered with a class
-            of task j when the model was evaluated last; a row is empty where it was not, and all are in other scenarios
-            and in older records.
-        task_class_counts: for each class of each task, in the order of its head's outputs, how many of its test images
-            were answered right when the model was evaluated last, and how many there are; a task is empty where it was
-            not evaluated then, and all are in older records.
-        evaluation: ``validation``: withheld validation images stand in the place of test images, in the matrix and in
-            ``task_images``.
-        given_options: names, as ``-o`` takes them, of the options that were given for the run and are not the
-            defaults; ``None`` in older records.
-        tuned: what chose some of the options; ``None``: they were given, or are defaults that nobody tuned.
-        matched: the run whose budget was to be met, and how near the option chosen for it came; ``None``: none was.
+        reference: what the run is a reference of, which is never ranked; ``None`` for learners.
+        evaluation: ``validation``: withheld validation images stand in the place of test images.
         first_tasks: so many tasks of the stream were learned; ``None``: all.
-        scenario: whether the task of a test image was known, and what was asked; older records are task-incremental.
+        given_options: keys of the options that were given and are not the defaults.
+        tuned, matched: what chose some of the options.
+        attach, attached: import paths of what was attached of Avalanche, and the last values of attached metrics.
+        benchmark_file: path of the benchmark's file from the results folder; ``None``: it is known by name.
+        task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
+        task_labels: outputs of the classes of each task; empty where no class comes back.
+        task_class_names: names of the classes, in the order of their outputs.
+        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right.
+        task_images: training, validation and test images.
+        task_inputs: what makes the network's input of a task's images.
+        accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
+            it was not measured.
+        task_confusion: how many of task i's test images were answered with a class of task j at the end, in the
+            class-incremental scenario.
+        task_class_counts: for each class, test images that were answered right at the end, and how many there are.
         metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
-        attach: import paths of the plugins and metrics of Avalanche that were attached to the run.
-        attached: values of the attached metrics, by the names that they gave them: the last value of each, such as
-            ``Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp000``; ``None`` for what is no finite number.
-        params_total, params_active: parameters stored, and on the task's own path, after each task.
-        mask_bits: bits of binary masks that tell tasks apart, after each task; ``None`` or empty in older records.
-        memory_bytes: bytes of all that is kept for later tasks, after each task; ``None`` where the strategy does not
-            say what it keeps, and empty in older records.
-        memory_by_kind: the same after the last task, by kind, e.g. ``parameters`` and ``exemplars``.
-        genotypes: per task, the unit found for it (strategies that search).
-        paths: per task, the unit used in each layer (strategies that choose).
-        choices: per task, what was done in each layer, e.g. ``new``, ``reuse 0``, ``adapt 1`` (strategies that
-            choose what to do with a unit).
+        params_total, params_active, macs: parameters stored, and on the task's own path, with its operations.
+        mask_bits: bits of binary masks that tell tasks apart.
+        memory_bytes: bytes of all that is kept for later tasks; ``memory_by_kind`` after the last task.
+        genotypes, paths, choices: the unit found for a task, the unit used in each layer, and what was done there.
         unit_tasks: per layer, the task that each unit was made for.
-        weights_sha256: of the file with the model's weights; ``None``: none was saved.
-        record_sha256: of all the rest of a finished run's record (:func:`record_digest`), by which a later edit is
-            seen; ``None``: the run is not finished, or the record is an older one.
-        precision: what learning computed in; accuracies are measured in float32.
-        threads: torch computed with so many. Records of versions in which the machine decided that have none, and are
-            read as what their environment says (:func:`upgraded`).
-        code: the code that it used and that is not part of seu-bench, and its benchmark's file; empty where there was
-            none, and in older records.
-        earlier_code: other code that made parts of the run before it was continued with :attr:`code`.
-        earlier_environments: where parts of the run were made before it was continued somewhere else.
         data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
-        reference: what the run is a reference of, which is never ranked; ``None`` for learners and in older records,
-            where :func:`~seu_bench.results.reference_rows.reference_of` knows the usual ones by name.
+        weights_sha256: of the file with the model's weights; ``None``: none was saved.
+        record_sha256: :func:`record_digest` of a finished run's record, by which a later edit is seen.
+        code: what the run used that is not part of seu-bench; ``earlier_code`` before it was continued.
     """
 
     run_id: FileName
@@ -221,6 +186,38 @@ class Record(ShownRecord, RankableRecord, Versioned):
     _submitter: str | None = PrivateAttr(None)
 
     @property
+    def has_one_class_task(self) -> bool:
+        """Whether a task has one class only, and an accuracy of 100 % by construction."""
+        return self.scenario != "class" and (bool(self.one_class_tasks) or 1 in self.task_classes)
+
+    @property
+    def may_be_ranked(self) -> bool:
+        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
+        with no task of one class."""
+        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
+        is_real = not self.synthetic and not self.has_one_class_task
+        return self.status == "finished" and self.ranked and is_real and is_whole
+
+    def class_name(self, task: int, place: int) -> str:
+        """Return the name of a class by its place among a task's; the place where the record has no name."""
+        names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
+        if self.task_labels:  # a task names those classes alone that no earlier one has
+            names = dict(enumerate(name for named in self.task_class_names for name in named))
+            place = dict(enumerate(dict(enumerate(self.task_labels)).get(task, ()))).get(place, place)
+        return str(names.get(place, place))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Show what the run is and what came of it; ``model_dump`` has all of it."""
+        yield from (("run_id", self.run_id), ("status", self.status))
+        if (accuracy := self.metrics.get("acc")) is not None:
+            yield ("acc", round(accuracy, 4))
+
+    def _repr_html_(self) -> str:
+        what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
+        notes = [self.run_id, *([self.error] if self.error else [])]
+        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
+
+    @property
     def submitter(self) -> str | None:
         """The submission of a shared leaderboard that the run belongs to; no part of its file."""
         return self._submitter
@@ -255,14 +252,7 @@ def record_text(record: Record) -> str:
 
 
 def record_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a record as JSON, sorted and without blanks; its own ``record_sha256`` is left out.
-
-    Args:
-        document: the record as it is in its file, with keys that this version does not know.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """SHA-256 of a record's document, as JSON, sorted and without blanks, without its own ``record_sha256``."""
     rest = {key: value for key, value in document.items() if key != "record_sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -273,9 +263,6 @@ def read_record(path: Path) -> Record:
     Args:
         path: the file, or the run's folder.
 
-    Returns:
-        The record, validated.
-
     Raises:
         NewerRecordError: a later version of seu-bench wrote it.
         ResultsError: it is not there or is not a record.
@@ -283,32 +270,32 @@ def read_record(path: Path) -> Record:
     file = path
     try:
         file = path / RECORD_NAME if path.is_dir() else path
-        text = read_file(file, LARGEST).decode("utf-8")
+        content = read_file(file, LARGEST)
     except (OSError, ValueError) as error:
         raise unreadable(file, error) from error
-    return parse_record(text, str(file))
+    return parse_record(content, str(file))
 
 
-def parse_record(text: str, where: str) -> Record:
+def parse_record(content: str | bytes, where: str) -> Record:
     """Parse a record; ``where`` it stands is for messages. Raises as :func:`read_record` does."""
     faults: list[str] = []
+    found: Versioned | None = None
     try:
-        found: Versioned = Record.model_validate_json(text)
+        found = Record.model_validate_json(content)
     except ValidationError as error:
-        faults = fault_lines(error)
-        try:  # another version may mean something else by a key
-            found = Versioned.model_validate_json(text)
-        except ValidationError:
-            found = Versioned()
-    if found.schema_version > SCHEMA_VERSION:
+        faults = format_errors(error)
+        with contextlib.suppress(ValidationError):  # a later version may mean something else by a key
+            found = Versioned.model_validate_json(content)
+    version = SCHEMA_VERSION if found is None else found.schema_version
+    if version > SCHEMA_VERSION:
         raise NewerRecordError(
-            f"the record was written by a later version of seu-bench: its schema version is {found.schema_version}, "
+            f"the record was written by a later version of seu-bench: its schema version is {version}, "
             f"and those up to {SCHEMA_VERSION} are known here",
             where=where,
             remedy="update seu-bench, or choose another folder with --results",
         )
     if isinstance(found, Record):
-        return upgraded(found)
+        return _with_present_names(found)
     raise ResultsError(
         "this is not a complete record: " + "; ".join(faults[:5]),
         where=where,
@@ -316,51 +303,33 @@ def parse_record(text: str, where: str) -> Record:
     )
 
 
-def upgraded(record: Record) -> Record:
-    """Bring a record that was read up to date.
-
-    Its budget of images gets the name ``memory``, and the metric over images is computed from its matrix. Of a version
-    in which the machine decided the number of threads it gets that; on an accelerator threads decide nothing.
-    """
+def _with_present_names(record: Record) -> Record:
+    """Give published records the option ``memory`` and the metric ``image_acc``, which are younger than they are."""
     updates: dict[str, Any] = {}
-    if record.strategy in _MEM_SIZE:
+    if "mem_size" in record.options and record.strategy in _MEM_SIZE:
         updates["options"] = _with_memory(record.options)
-        strategies = record.protocol_settings.get("strategies")
+        settings = record.protocol_settings
+        strategies = settings.get("strategies")
         if isinstance(strategies, dict) and isinstance(own := strategies.get(record.strategy), dict):
-            strategies = {**strategies, record.strategy: _with_memory(own)}
-            updates["protocol_settings"] = {**record.protocol_settings, "strategies": strategies}
+            renamed = {"strategies": strategies | {record.strategy: _with_memory(own)}}
+            updates["protocol_settings"] = {**settings, **renamed}
     elif record.strategy in _PER_TASK and "memory" not in record.options:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
-    if record.metrics.get("lca", 0.0) is None:  # of an option that is gone and that no published run was given
-        updates["metrics"] = {name: value for name, value in record.metrics.items() if name != "lca"}
     if record.metrics and "image_acc" not in record.metrics:
         over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
         updates |= {} if over_images is None else {"metrics": record.metrics | {"image_acc": over_images}}
-    environment = record.environment
-    if "threads" not in record.model_fields_set and environment.device.startswith("cpu"):
-        threads = environment.threads or 1
-        updates |= {"threads": threads} if 1 < threads <= MOST_THREADS else {}
     return record.model_copy(update=updates) if updates else record
 
 
 def _with_memory(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with ``memory`` for ``mem_size``, as that was called before."""
     return {"memory" if key == "mem_size" else key: value for key, value in options.items()}
 
 
 def image_budget(record: Record) -> int | None:
-    """Return how many images of all tasks together a run may keep.
-
-    Args:
-        record: of any strategy; its option ``memory`` is read, or ``memory_per_class``, or ``mem_size`` of plugins that
-            call it so.
-
-    Returns:
-        The number; ``None`` for a strategy without such an option.
-    """
+    """Return how many images of all tasks together a run may keep; ``None`` for a strategy without such an option."""
     options = record.options
-    total = options.get("memory", options.get("mem_size"))
+    total = options.get("memory", options.get("mem_size"))  # as plugins of Avalanche call it
     if record.strategy in _PER_TASK and (each := options.get("patterns_per_experience")) is not None:
         total = each * len(record.task_order) if isinstance(each, int) else None
     if isinstance(each := options.get("memory_per_class"), int):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import (
@@ -30,6 +30,11 @@ from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_fi
 PACKED_NAME: Final = "records.jsonl"
 #: File with the weights of a run's model, in the run's folder.
 MODEL_NAME: Final = "model.safetensors"
+#: Fields that no table shows, most of a record's memory, and the values in place of which they are left out.
+DETAILS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("stages", "task_images", "task_class_counts", "task_inputs", "earlier_environments"), ()),
+    **dict.fromkeys(("genotypes", "paths", "choices", "unit_tasks")),
+}
 
 
 def require_records(results: Path) -> None:
@@ -44,11 +49,12 @@ def require_records(results: Path) -> None:
     )
 
 
-def read_records(results: Path) -> Iterator[Record | ResultsError]:
+def read_records(results: Path, *, details: bool = True) -> Iterator[Record | ResultsError]:
     """Read every record of a results folder, also while other processes add and remove runs.
 
     Args:
         results: the folder that holds the runs.
+        details: whether records are to have the fields of :data:`DETAILS`.
 
     Yields:
         Record, or the error of one that cannot be read: runs' folders by name, then the lines of ``records.jsonl``.
@@ -61,120 +67,12 @@ def read_records(results: Path) -> Iterator[Record | ResultsError]:
         item = record_in(folder)
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
-            yield item
+            yield item.model_copy(update=DETAILS) if isinstance(item, Record) and not details else item
     for item in packed_records(results):
-        if not isinstance(item, Record) or item.run_id not in seen:
+        if not isinstance(item, Record):
             yield item
-
-
-def pack_records(results: Path) -> Path:
-    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids.
-
-    Runs' folders stay as they are: what else they hold is not packed. Records that the file has already stay in it.
-
-    Args:
-        results: the results folder.
-
-    Returns:
-        The file.
-
-    Raises:
-        ResultsError: a record cannot be read, or the file cannot be written. Nothing was changed.
-
-    Example:
-        >>> from pathlib import Path
-        >>> pack_records(Path("results/published/evidence/quick"))  # doctest: +SKIP
-        PosixPath('results/published/evidence/quick/records.jsonl')
-    """
-    for item in read_records(results):
-        if isinstance(item, ResultsError):
-            raise item
-    path = results / PACKED_NAME
-    texts = _packed_lines(path)
-    texts += [read_file(record_path(results, run_id)) for run_id in _run_names(results)]
-    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
-    documents = {document["run_id"]: document for document in map(json.loads, texts)}
-    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
-    write_atomic(path, "".join(f"{line}\n" for line in lines))
-    return path
-
-
-def unpack_records(results: Path) -> None:
-    """Write each record of ``records.jsonl`` to a run's folder, and remove the file.
-
-    Runs that are complete are then skipped by ``seu-bench run`` and ``seu-bench sweep``. A run that has a folder keeps
-    the record there.
-
-    Args:
-        results: the results folder; one without ``records.jsonl`` stays as it is.
-
-    Raises:
-        ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
-    """
-    for item in packed_records(results):
-        if isinstance(item, ResultsError):
-            raise item
-    path = results / PACKED_NAME
-    for document in map(json.loads, _packed_lines(path)):
-        if not (place := record_path(results, document["run_id"])).exists():
-            # The document as it is, as in pack_records: its digest would not be that of a record of this version.
-            write_atomic(place, json.dumps(document, indent=1, allow_nan=False) + "\n")
-    path.unlink(missing_ok=True)
-
-
-def find_record(results: Path, name: str) -> Record:
-    """Find a record by name.
-
-    Args:
-        results: the folder that holds the runs.
-        name: a run id, a unique beginning of one, or a run's folder.
-
-    Returns:
-        The record.
-
-    Raises:
-        ResultsError: none or several fit.
-    """
-    return _found(results, name)[0]
-
-
-def record_document(results: Path, name: str) -> str:
-    """Return the text of a record as its file has it, with keys that this version does not know.
-
-    Args:
-        results: the folder that holds the runs.
-        name: a run id, a unique beginning of one, or a run's folder.
-
-    Returns:
-        JSON; of a packed record in the form in which :func:`unpack_records` would write it.
-
-    Raises:
-        ResultsError: none or several fit, or the record cannot be read.
-    """
-    record, folder = _found(results, name)
-    if folder is not None:
-        return read_file(folder / RECORD_NAME, LARGEST).decode("utf-8")
-    documents = map(json.loads, _packed_lines(results / PACKED_NAME))
-    document = next(document for document in documents if document.get("run_id") == record.run_id)
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
-
-
-def _found(results: Path, name: str) -> tuple[Record, Path | None]:
-    """The record that ``name`` means, and its run's folder; ``None``: it is packed."""
-    if own := _own_folder(name):
-        return read_record(own), own
-    packed = {item.run_id: item for item in packed_records(results) if isinstance(item, Record)}
-    folders = _run_names(results)
-    run_id = _match(results, name, {*folders, *packed})
-    if run_id not in folders:
-        return packed[run_id], None
-    folder = _checked(runs_folder(results) / run_id)
-    return read_record(folder), folder
-
-
-def find_run(results: Path, name: str) -> Path:
-    """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
-    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
+        elif item.run_id not in seen:
+            yield item if details else item.model_copy(update=DETAILS)
 
 
 def record_in(folder: Path) -> Record | ResultsError | None:
@@ -208,17 +106,10 @@ def packed_records(results: Path) -> Iterator[Record | ResultsError]:
         yield error
 
 
-def _packed_lines(path: Path) -> list[bytes]:
-    """The documents of a ``records.jsonl`` as they are; none where there is no file."""
-    return [line for line in read_file(path).split(b"\n") if line.strip()] if path.exists() else []
-
-
 def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | ResultsError:
     """The record on a line, or its error; the line is added to the ``places`` of runs."""
     try:
-        record = parse_record(line.decode("utf-8"), where)
-    except UnicodeDecodeError as error:
-        return unreadable(where, error)
+        record = parse_record(line, where)
     except ResultsError as error:
         return error
     first = places.setdefault(record.run_id, where)
@@ -231,30 +122,111 @@ def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | Result
     )
 
 
+def pack_records(results: Path) -> Path:
+    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids.
+
+    Runs' folders stay as they are: what else they hold is not packed. Records that the file has already stay in it.
+
+    Returns:
+        The file.
+
+    Raises:
+        ResultsError: a record cannot be read, or the file cannot be written. Nothing was changed.
+    """
+    _require_readable(read_records(results))
+    path = results / PACKED_NAME
+    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
+    documents = _packed_documents(path)
+    for name in _run_names(results):
+        document = json.loads(read_file(record_path(results, name)))
+        documents[document["run_id"]] = document
+    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
+    write_atomic(path, "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def unpack_records(results: Path) -> None:
+    """Write each record of ``records.jsonl`` to a run's folder, and remove the file.
+
+    Runs that are complete are then skipped by ``seu-bench run`` and ``seu-bench sweep``. A run that has a folder keeps
+    the record there.
+
+    Raises:
+        ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
+    """
+    _require_readable(packed_records(results))
+    path = results / PACKED_NAME
+    for run_id, document in _packed_documents(path).items():
+        if not (place := record_path(results, run_id)).exists():
+            write_atomic(place, _text(document))
+    path.unlink(missing_ok=True)
+
+
+def find_record(results: Path, name: str) -> Record:
+    """Find a record by a run id, a unique beginning of one, or a run's folder.
+
+    Raises:
+        ResultsError: none or several fit.
+    """
+    return _found(results, name)[0]
+
+
+def record_document(results: Path, name: str) -> str:
+    """Return the JSON of a record as its file has it, with keys that this version does not know.
+
+    A packed record has the form in which :func:`unpack_records` would write it. Arguments and errors are those of
+    :func:`find_record`.
+    """
+    record, folder = _found(results, name)
+    if folder is None:
+        return _text(_packed_documents(results / PACKED_NAME)[record.run_id])
+    return read_file(folder / RECORD_NAME, LARGEST).decode("utf-8")
+
+
+def find_run(results: Path, name: str) -> Path:
+    """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
+    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, set(_run_names(results))))
+
+
+def _found(results: Path, name: str) -> tuple[Record, Path | None]:
+    """The record that ``name`` means, and its run's folder; ``None``: it is packed."""
+    if own := _own_folder(name):
+        return read_record(own), own
+    packed = {item.run_id: item for item in packed_records(results) if isinstance(item, Record)}
+    folders = _run_names(results)
+    run_id = _match(results, name, {*folders, *packed})
+    if run_id not in folders:
+        return packed[run_id], None
+    folder = _checked(runs_folder(results) / run_id)
+    return read_record(folder), folder
+
+
+def _match(results: Path, name: str, known: set[str]) -> str:
+    """Run id that ``name`` is, or is a unique beginning of."""
+    fitting = [name] if name in known else sorted(run_id for run_id in known if run_id.startswith(name))
+    if len(fitting) == 1:
+        return fitting[0]
+    what, remedy = f"no run is called {name!r}", "see which there are there, or give another folder with --results"
+    if fitting:
+        what = f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}"
+        remedy = "give more of the run id"
+    raise ResultsError(what, where=str(runs_folder(results)), remedy=remedy)
+
+
 def _own_folder(name: str) -> Path | None:
     """The run's folder that ``name`` is the path of, or of whose record it is; ``None``: it is no such path."""
     path = Path(name)
-    if _is_there(path / RECORD_NAME):
-        return path
-    return path.parent if path.name == RECORD_NAME and _is_there(path) else None
+    try:
+        if (path / RECORD_NAME).is_file():
+            return path
+        return path.parent if path.name == RECORD_NAME and path.is_file() else None
+    except (OSError, ValueError):  # it may not be asked, or cannot be a path
+        return None
 
 
 def _run_names(results: Path) -> list[str]:
     """Names of the runs' folders that have a record."""
     return [folder.name for folder in list_folder(runs_folder(results)) if os.path.lexists(folder / RECORD_NAME)]
-
-
-def _match(results: Path, name: str, known: Collection[str]) -> str:
-    """Run id that ``name`` is, or is a unique beginning of."""
-    fitting = [name] if name in known else sorted(run_id for run_id in known if run_id.startswith(name))
-    if len(fitting) == 1:
-        return fitting[0]
-    what = f"{name!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[:5])}"
-    remedy = "give more of the run id"
-    if not fitting:
-        what = f"no run is called {name!r}"
-        remedy = "see which there are in that folder, or give another one with --results"
-    raise ResultsError(what, where=str(runs_folder(results)), remedy=remedy)
 
 
 def _checked(folder: Path) -> Path:
@@ -264,9 +236,25 @@ def _checked(folder: Path) -> Path:
     return folder
 
 
-def _is_there(file: Path) -> bool:
-    """Whether there is such a file; no, where it may not be asked or cannot be a path."""
-    try:
-        return file.is_file()
-    except (OSError, ValueError):
-        return False
+def _require_readable(items: Iterator[Record | ResultsError]) -> None:
+    for item in items:
+        if isinstance(item, ResultsError):
+            raise item
+
+
+def _packed_documents(path: Path) -> dict[str, dict[str, Any]]:
+    """The documents of a ``records.jsonl`` by run id; none where there is no file. Lines of no record are left out."""
+    lines = [line for line in read_file(path).split(b"\n") if line.strip()] if path.exists() else []
+    found = {}
+    for line in lines:
+        try:
+            document = json.loads(line)
+            found[document["run_id"]] = document
+        except (ValueError, TypeError, LookupError):
+            continue
+    return found
+
+
+def _text(document: dict[str, Any]) -> str:
+    # The document as it is: its digest would not be that of a record of this version.
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"

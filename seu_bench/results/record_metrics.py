@@ -291,3 +291,42 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
         name: value for name, value in document["metrics"].items() if not known_metric(name, metrics).machine_dependent
     }
     return document
+
+
+def check_metrics(
+    record: Record, metrics: Mapping[str, Metric], *, with_absent: bool = True
+) -> tuple[list[str], list[str]]:
+    """Compare recorded metrics with what the rest of the record gives.
+
+    Args:
+        record: a finished run's.
+        metrics: those known, core's and those of plugins.
+        with_absent: whether a metric that could be computed and is not recorded is a difference. Records of earlier
+            versions do not have those that are new.
+
+    Returns:
+        Differences, and what cannot be compared, with the reason.
+    """
+    faults, not_compared = [], []
+    for name in dict.fromkeys([*(METRICS if with_absent else ()), *record.metrics]):
+        if name not in metrics:
+            not_compared.append(f"{name} (its plugin is not installed)")
+            continue
+        if not metrics[name].from_record:
+            continue
+        try:
+            found = metrics[name](record)
+        except Exception as error:  # a plugin's may raise anything, and a record may have been changed to anything
+            if name in METRICS:
+                return [f"they cannot be computed: {error}"], not_compared
+            not_compared.append(f"{name} ({type(error).__name__}: {error})")
+            continue
+        recorded = record.metrics.get(name)  # absent and not measured are the same: older versions know fewer metrics
+        if recorded is None or found is None:
+            is_same = recorded is found
+        else:  # another machine's mathematical library may round otherwise
+            is_same = math.isclose(recorded, found, rel_tol=1e-12, abs_tol=1e-12)
+        if not is_same:
+            told = f"recorded {recorded}" if name in record.metrics else "not recorded"
+            faults.append(f"{name}: {told}, found {found}")
+    return faults, not_compared

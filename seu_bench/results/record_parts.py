@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from seu_bench.utils.notebook import matrix_table, values_table
 
 #: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
 FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
@@ -24,47 +21,6 @@ class Document(BaseModel):
     """Part of a record. Unknown keys, of a later version, are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class ShownRecord:
-    """Mixin of a record: one line as its text, and tables in a notebook."""
-
-    def __repr_args__(self: Any) -> Iterator[tuple[str | None, Any]]:
-        """Show what the run is and what came of it; ``model_dump`` has all of it."""
-        yield from (("run_id", self.run_id), ("status", self.status))
-        if (accuracy := self.metrics.get("acc")) is not None:
-            yield ("acc", round(accuracy, 4))
-
-    def class_name(self: Any, task: int, place: int) -> str:
-        """Return the name of a class by its place among a task's; the place where the record has no name."""
-        names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
-        if self.task_labels:  # a task names those classes alone that no earlier one has
-            names = dict(enumerate(name for named in self.task_class_names for name in named))
-            place = dict(enumerate(dict(enumerate(self.task_labels)).get(task, ()))).get(place, place)
-        return str(names.get(place, place))
-
-    def _repr_html_(self: Any) -> str:
-        """Accuracy matrix and metrics."""
-        what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
-        notes = [self.run_id, *([self.error] if self.error else [])]
-        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
-
-
-class RankableRecord:
-    """Mixin of a record: whether it can be ranked."""
-
-    @property
-    def has_one_class_task(self: Any) -> bool:
-        """Whether a task has one class only, and an accuracy of 100 % by construction."""
-        return bool(self.scenario != "class" and (self.one_class_tasks or 1 in self.task_classes))
-
-    @property
-    def may_be_ranked(self: Any) -> bool:
-        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
-        with no task of one class."""
-        is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
-        is_real = not self.synthetic and not self.has_one_class_task
-        return self.status == "finished" and self.ranked and is_real and is_whole
 
 
 class Environment(Document):

@@ -5,27 +5,26 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from seu_bench.config.options import build_options
+from seu_bench.engine.run_progress import RunProgress, read_progress
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import ExitStatus, Interruption, PluginError, ResultsError, SeuBenchError
-from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Progressed, Started
+from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Started
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
-from seu_bench.sweeps.estimate import SweepEstimate
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
-from seu_bench.sweeps.planned import keep_jobs
-from seu_bench.sweeps.spec import SweepSpec, keep_spec
-from seu_bench.utils.notebook import html_table
+from seu_bench.sweeps.spec import SweepSpec
 from seu_bench.utils.packages import remedy_for
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
-#: Seconds between two estimates of the remaining time.
-_ESTIMATE: Final = 1.0
+#: Seconds between two looks at the progress of the running jobs.
+_PROGRESS: Final = 1.0
 #: Seconds that jobs have to stop after a first signal; they need two, and the time of writing a checkpoint.
 GRACE: Final = 60.0
 
@@ -72,20 +71,8 @@ class SweepResult:
 
     def __repr__(self) -> str:
         """Jobs by status."""
-        return f"SweepResult({self._words()})"
-
-    def _repr_html_(self) -> str:
-        """A row for each job, for a notebook."""
-        rows = []
-        for job in self.jobs:
-            metrics = job.record.metrics if job.record is not None and job.status == "finished" else {}
-            accuracy = None if (value := metrics.get("acc")) is None else f"{100 * value:.2f}"
-            rows.append([job.job.label, job.status, job.message, accuracy, metrics.get("params_total")])
-        return html_table(f"sweep: {self._words()}", ["job", "status", "", "acc (%)", "params_total"], rows, left=3)
-
-    def _words(self) -> str:
         counts = Counter(job.status for job in self.jobs)
-        return ", ".join(f"{number} {status}" for status, number in counts.items()) or "no jobs"
+        return f"SweepResult({', '.join(f'{number} {status}' for status, number in counts.items()) or 'no jobs'})"
 
     def select(self, *statuses: JobStatus) -> list[JobResult]:
         """Return the jobs of these statuses."""
@@ -104,6 +91,13 @@ class SweepResult:
         return ExitStatus.DONE if len(self.select("finished")) == len(self.jobs) else ExitStatus.NOT_MET
 
 
+class Progressed(NamedTuple):
+    """Progress of a running job, as its run's folder has it."""
+
+    run_id: str
+    progress: RunProgress
+
+
 class Remaining(NamedTuple):
     """Estimated seconds until a sweep ends; ``None``: not known yet."""
 
@@ -112,6 +106,41 @@ class Remaining(NamedTuple):
 
 #: Progress of a sweep: events of its jobs, how they ended, why they were asked to stop, and how long it will take.
 SweepReport: TypeAlias = Started | Progressed | Noticed | JobResult | Interruption | Remaining
+
+
+class SweepEstimate:
+    """Estimate of the seconds that jobs take: the mean of the finished ones of a configuration, or else of its kind.
+
+    Args:
+        plan: jobs that are finished already are learned from; ``None``: none.
+    """
+
+    def __init__(self, plan: SweepPlan | None = None) -> None:
+        self._taken: dict[object, list[float]] = {}
+        for job in plan.jobs if plan is not None else ():
+            if job.state == "finished" and job.record is not None:
+                self.learn(job, job.record.seconds)
+
+    def learn(self, job: PlannedJob, seconds: float | None) -> None:
+        """Learn from a job that took so long, or will."""
+        if seconds:
+            for key in (job.configuration.key, job.configuration.kind):
+                self._taken.setdefault(key, []).append(seconds)
+
+    def of_job(self, job: PlannedJob) -> float | None:
+        """Seconds of a job that does not run yet; ``None``: not known yet."""
+        taken = self._taken.get(job.configuration.key) or self._taken.get(job.configuration.kind)
+        return fmean(taken) if taken else None
+
+    def of_all(
+        self, waiting: Iterable[PlannedJob], running: Mapping[str, float | None], slots: int | None
+    ) -> float | None:
+        """Seconds until all are finished, from those left of the running ones; ``None``: not known yet."""
+        seconds = [*map(self.of_job, waiting), *running.values()]
+        known = [value for value in seconds if value is not None]
+        if len(known) < len(seconds) or not slots:
+            return None
+        return max(sum(known) / slots, max(known, default=0.0))
 
 
 class GuardedExecutor:
@@ -155,21 +184,15 @@ def run_sweep(
     estimate: SweepEstimate,
     notify: Callable[[SweepReport], None],
     stop: StopRequest | None = None,
-    *,
-    keep: bool = True,
 ) -> SweepResult:
     """Run the pending jobs of a sweep; a job that fails does not stop the others.
 
-    Unless ``keep`` is false, the sweep is written down in the results folder, for ``--resume`` and for whoever watches.
     When it is to ``stop``, jobs are asked to, and followed until they have. The executor is closed at the end, whatever
     happens.
 
     Raises:
         PluginError: the executor failed.
     """
-    if keep and plan.pending:
-        keep_spec(plan.spec)
-        keep_jobs(plan.spec.results, "sweep", plan.jobs)
     driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
     with contextlib.closing(executor):
         try:
@@ -190,9 +213,8 @@ class _Driver:
     def __post_init__(self) -> None:
         self._pending = {job.run_id: job for job in self.plan.pending}
         self._remaining: dict[str, float | None] = {}  # seconds, of running jobs
-        self._began: dict[str, float] = {}  # until their first progress
         self._results: dict[str, JobResult] = {}
-        self._estimated = float("-inf")
+        self._looked = float("-inf")
         self._submitted = False
 
     def listen(self) -> Interruption | None:
@@ -209,26 +231,19 @@ class _Driver:
             for event in self.executor.wait(_LOOK):
                 if event.run_id in self._pending:  # not of a job that has ended, or is a stranger's
                     self._handle(self._pending[event.run_id], event)
-            self._report_time()
+            self._look_at_progress()
         return due
 
     def _handle(self, job: PlannedJob, event: Event) -> None:
-        match event:
-            case Ended():
-                result = self._results[job.run_id] = self._ended(job, event)
-                del self._pending[job.run_id]
-                self._remaining.pop(job.run_id, None)
-                self._estimated = float("-inf")
-                self.notify(result)
-                return
-            case Started():
-                self._remaining[job.run_id] = None
-                self._began[job.run_id] = time.monotonic()
-            case Progressed():
-                self._remaining[job.run_id] = event.remaining
-                if (began := self._began.pop(job.run_id, None)) is not None:
-                    self.estimate.see_start(time.monotonic() - began)
-                self.estimate.see(job.configuration, event)
+        if isinstance(event, Ended):
+            result = self._results[job.run_id] = self._ended(job, event)
+            del self._pending[job.run_id]
+            self._remaining.pop(job.run_id, None)
+            self._looked = float("-inf")
+            self.notify(result)
+            return
+        if isinstance(event, Started):
+            self._remaining[job.run_id] = None
         self.notify(event)
 
     def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
@@ -243,7 +258,7 @@ class _Driver:
             return JobResult(job, event.status, event.message or "no reason was given", record)
         if record is None or record.status != "finished":
             return JobResult(job, "failed", f"it was reported as finished, but {fault}", record)
-        self.estimate.learn(job.configuration, record)
+        self.estimate.learn(job, record.seconds)
         return JobResult(job, "finished", "", record)
 
     def result_of(self, job: PlannedJob) -> JobResult:
@@ -259,13 +274,14 @@ class _Driver:
             return JobResult(job, "pending", "", job.record, made=False)
         return JobResult(job, "interrupted", "it was stopped at once", job.record)
 
-    def _report_time(self) -> None:
-        if time.monotonic() - self._estimated < _ESTIMATE:
+    def _look_at_progress(self) -> None:
+        if time.monotonic() - self._looked < _PROGRESS:
             return
-        self._estimated = time.monotonic()
+        self._looked = time.monotonic()
+        for run_id in self._remaining:
+            progress = read_progress(record_path(self.plan.spec.results, run_id).parent)
+            if progress is not None:
+                self._remaining[run_id] = progress.remaining
+                self.notify(Progressed(run_id, progress))
         waiting = [job for run_id, job in self._pending.items() if run_id not in self._remaining]
-        running = {
-            run_id: self.estimate.of_job(self._pending[run_id]) if seconds is None else seconds
-            for run_id, seconds in self._remaining.items()
-        }
-        self.notify(Remaining(self.estimate.of_all(waiting, running, self.executor.slots)))
+        self.notify(Remaining(self.estimate.of_all(waiting, self._remaining, self.executor.slots)))

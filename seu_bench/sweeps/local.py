@@ -34,9 +34,9 @@ from seu_bench.utils.text import printable
 METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 #: Modules that every job imports sooner or later; the last one for scikit-learn's digits.
 _PRELOADED: Final = (
-    "seu_bench.engine.checkpoint_manager",
+    "seu_bench.engine.checkpoint",
     "seu_bench.engine.recorder",
-    "seu_bench.engine.saved_model.model",
+    "seu_bench.engine.saved_model",
     "seu_bench.engine.runner",
     "seu_bench.training.strategy",
     "seu_bench.data.streams",
@@ -102,7 +102,7 @@ def with_share(job: Job, slots: int) -> Job:
     """
     if slots == 1 or job.request.feature_cache is not None:
         return job
-    from seu_bench.models.feature_store import SHARE
+    from seu_bench.models.feature_cache import SHARE
     from seu_bench.utils.hardware import free_host_memory
 
     share = int(SHARE * free_host_memory() / slots)
@@ -217,20 +217,16 @@ class _Worker:
             self.connection.send(message)
 
     def receive(self) -> list[Event]:
-        """Return the events that have arrived; the last one, once the process is gone, is how the job ended."""
-        events: list[Event] = []
+        """Return how the job ended, once its process is gone."""
         try:
             while self.connection.poll():
-                event: Event = self.connection.recv()
-                if isinstance(event, Ended):
-                    self._ended = event
-                else:
-                    events.append(event)
+                self._ended = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
-            events.append(self._ended or self._lost(self._process.exitcode))
+            ended = self._ended or self._lost(self._process.exitcode)
             self._close()
-        return events
+            return [ended]
+        return []
 
     def kill(self) -> None:
         """Kill the process and join it."""
@@ -249,7 +245,7 @@ class _Worker:
             message = f"its process was killed by {name}"
             message += "; perhaps memory was short" if name == "SIGKILL" else ""
         elif status == _UNKNOWN:
-            message = "its process ended, nobody knows how"
+            message = "worker exited with unknown status"
         else:
             message = f"its process ended with status {status} without a word"
         lines = Path(self._output.name).read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()

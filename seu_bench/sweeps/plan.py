@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from seu_bench.config.options import format_option
-from seu_bench.config.run import Request
-from seu_bench.config.unapplied import unapplied_lines
-from seu_bench.engine.logging.loggers import choose_loggers
-from seu_bench.engine.matching import matched_request
+from seu_bench.config.commands import unused_flags
+from seu_bench.config.options import did_you_mean, format_option
+from seu_bench.config.run import ExecutionFields, Request, ResultFields
+from seu_bench.engine.launcher import matched_request
+from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
-from seu_bench.engine.run_folder import find_state, other_threads
+from seu_bench.engine.run_folder import find_state
 from seu_bench.engine.tuning import TunedFiles
-from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError
+from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError, SeuBenchError
 from seu_bench.plugin.executors import Job
 from seu_bench.results.code import code_fault
-from seu_bench.sweeps.grid import expand_grid
+from seu_bench.results.record import runs_folder
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
+from seu_bench.utils.reading import list_folder
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.record import Record
+    from seu_bench.training.interfaces import StrategyFactory
 
+#: Components, by their names in requests.
+_KINDS: Final = ("searcher", "creator")
 #: ``new``: there is no record, or one that cannot be read and is replaced.
 JobState: TypeAlias = Literal["finished", "interrupted", "failed", "running", "new"]
 
@@ -114,7 +118,7 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
         DataError: a data set that pending jobs need is missing.
     """
     notes: list[str] = []
-    return plan_requests(registry, spec, expand_grid(registry, spec, notes), notes)
+    return plan_requests(registry, spec, _expanded(registry, spec, notes), notes)
 
 
 def plan_requests(
@@ -122,6 +126,7 @@ def plan_requests(
 ) -> SweepPlan:
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
+    list_folder(runs_folder(spec.results))  # refuses one that cannot be read
     unfit: list[str] = []
     configurations = _resolved(registry, spec, requests, unfit)
     jobs: dict[str, PlannedJob] = {}
@@ -134,13 +139,79 @@ def plan_requests(
         for it in configurations
         if it.request.matched is not None
     ]
-    records = [job.record for job in jobs.values() if job.state == "finished" and job.record is not None]
-    kept = any(record.weights_sha256 is not None for record in records)
     # Of a sweep that is resumed its finished jobs were made with the same: only where nothing is left is it a slip.
-    unapplied = unapplied_lines(spec, None, has_model=kept) if len(records) == len(jobs) else ()
-    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *unapplied))
+    unused = unused_flags(spec) if all(job.state == "finished" for job in jobs.values()) else ""
+    told = [f"without effect, because all runs were finished before: {unused}"] if unused else []
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *told))
     _refuse_missing_data(plan)
     return plan
+
+
+def _expanded(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
+    """Expand every configuration into a request, and exclude from each what its strategy does not take.
+
+    What none takes is refused: mostly slips.
+    """
+    shared = spec.model_dump(include={*ResultFields.model_fields, *ExecutionFields.model_fields, "protocol"})
+    shared["seed"] = spec.seeds[0]
+    wanted = [*[kind for kind in _KINDS if getattr(spec, kind)], *spec.axes]
+    taken_by_any: set[str] = set()
+    known: set[str] = set()
+    for strategy in dict.fromkeys([*spec.strategy, *(_references(registry) if spec.references else ())]):
+        taken: set[str] = set()
+        for benchmark, names in itertools.product(dict.fromkeys(spec.benchmark), _components(registry, spec, strategy)):
+            options = _options_of(registry, strategy, names)
+            fitting = {
+                key: values for key, values in spec.axes.items() if key in options or key.startswith("benchmark.")
+            }
+            known |= options
+            taken |= {*fitting, *[kind for kind, name in names.items() if name]}
+            for values in itertools.product(*fitting.values()):
+                given = dict(zip(fitting, values, strict=True))
+                yield Request(strategy=strategy, benchmark=benchmark, options=given, **names, **shared)
+        if excluded := [name for name in wanted if name not in taken]:
+            notes.append(f"{strategy} takes no {', no '.join(excluded)}: its jobs are planned without")
+        taken_by_any |= taken
+    unused = [name for name in wanted if name not in taken_by_any]
+    if unused:
+        raise OptionError(
+            "; ".join(f"no strategy of the sweep takes {name!r}{did_you_mean(name, known)}" for name in unused),
+            where="the sweep's options",
+            remedy="seu-bench list strategies, searchers or creators shows the options of each",
+        )
+
+
+def _references(registry: Registry) -> list[str]:
+    """Strategies that are references, whatever their components."""
+    factories = {name: entry.factory for name, entry in registry.strategies.items()}
+    return [name for name, it in factories.items() if getattr(it, "reference", None) and not _control_of(it)]
+
+
+def _control_of(factory: StrategyFactory) -> dict[str, str]:
+    """Components with which alone a strategy is a reference; empty where it has no such control."""
+    return dict(getattr(factory, "reference_components", {}))
+
+
+def _components(registry: Registry, spec: SweepSpec, strategy: str) -> list[dict[str, str | None]]:
+    """Searcher and creator of each configuration of a strategy, ``None`` where it is the default or takes none."""
+    factory = registry.strategies.find(strategy).factory
+    chosen = [getattr(spec, kind) or (None,) if kind in factory.components else (None,) for kind in _KINDS]
+    found: list[dict[str, str | None]] = [
+        dict(zip(_KINDS, pair, strict=True)) for pair in itertools.product(*map(dict.fromkeys, chosen))
+    ]
+    control: dict[str, str | None] = {kind: _control_of(factory).get(kind) for kind in _KINDS}
+    return [*found, control] if spec.references and any(control.values()) and control not in found else found
+
+
+def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
+    """Keys of the options of a strategy and its components."""
+    factory = registry.strategies.find(strategy).factory
+    keys = set(factory.options.model_fields)
+    for kind, default in factory.components.items():
+        table = registry.searchers if kind == "searcher" else registry.creators
+        chosen: Any = table.find(components.get(kind) or default).factory
+        keys |= {f"{kind}.{key}" for key in chosen.options.model_fields}
+    return keys
 
 
 def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
@@ -150,19 +221,12 @@ def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: 
         return PlannedJob(run_id, configuration, seed, "new")
     if found.record is not None and found.record.run_id != run_id:
         return PlannedJob(run_id, configuration, seed, "new", "there is a record of another run in its folder")
-    again, fault = "--retry-failed, or run --restart, makes it again", None
-    if found.record is not None and found.state == "finished":
-        fault = other_threads(found.record, configuration.run.spec.threads)
-    if (
-        found.record is not None
-        and found.holder is None
-        and (found.state == "finished" or found.position)
-        and not fault
-    ):
-        fault = None if asked.accept_code else code_fault(found.record.code, configuration.run.code)
-        again += ", --accept-code accepts it"
+    is_kept = found.record is not None and found.holder is None and (found.state == "finished" or found.position)
+    fault = None
+    if found.record is not None and is_kept and not asked.accept_code:
+        fault = code_fault(found.record.code, configuration.run.code)
     if fault is not None:
-        detail = f"{fault}; {again}"
+        detail = f"{fault}; --retry-failed, or run --restart, makes it again, --accept-code accepts it"
         return PlannedJob(run_id, configuration, seed, "failed", detail, found.record, is_replacing=True)
     detail = f"by {found.holder}" if found.holder is not None else found.detail or ""
     state: JobState = "running" if found.holder is not None and found.state != "finished" else found.state

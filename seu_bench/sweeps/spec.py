@@ -1,11 +1,10 @@
 """Definition of a sweep: lists of strategies, benchmarks, seeds, ... whose every combination is a job.
 
-It comes from a TOML file, from options, or from the results folder that the sweep was started with last.
+It comes from a TOML file, from options, or from both.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +13,11 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
 from seu_bench.config.benchmark_file import names_a_file
-from seu_bench.config.fields import CommandLine
 from seu_bench.config.options import did_you_mean, flattened, parse_value
-from seu_bench.config.run import ExecutionFields, Request, ResultFields
-from seu_bench.config.toml_file import LARGEST, read_toml, validated
+from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
+from seu_bench.config.toml_file import read_toml, validated
 from seu_bench.config.tuned import tuned_path
-from seu_bench.errors import OptionError, SpecError
-from seu_bench.utils.files import write_atomic
-from seu_bench.utils.reading import read_file
+from seu_bench.errors import OptionError
 
 #: Prefix of option keys that address the executor; they are no axes of the grid.
 EXECUTOR: Final = "executor."
@@ -29,8 +25,6 @@ EXECUTOR: Final = "executor."
 _MAX_JOBS: Final = 100_000
 #: The page that describes sweep files.
 _GUIDE: Final = "docs/reference/sweeps.md"
-#: The last sweep, in a results folder.
-_KEPT: Final = "sweep.json"
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 _Names: TypeAlias = Annotated[tuple[_Name, ...], CommandLine(metavar="A,B")]
@@ -102,8 +96,6 @@ class SweepSpec(ResultFields, ExecutionFields):
 
     @model_validator(mode="after")
     def _no_slip(self) -> SweepSpec:
-        if (fault := threads_fault(self.executor, self.options)) is not None:
-            raise ValueError(fault)
         if self.jobs is not None and f"{EXECUTOR}jobs" in self.options:
             raise ValueError("jobs is given twice, by itself and as an option executor.jobs")
         jobs = len(self.seeds)
@@ -123,16 +115,6 @@ class SweepSpec(ResultFields, ExecutionFields):
         """Options of the executor, without the prefix."""
         own = {key.removeprefix(EXECUTOR): value for key, (value, *_) in self.options.items() if key not in self.axes}
         return own if self.jobs is None else own | {"jobs": self.jobs}
-
-
-def threads_fault(executor: str, options: Mapping[str, Any]) -> str | None:
-    """Return why an option of the executor ``local`` is refused that there was once; ``None``: it was not given."""
-    if executor != "local" or f"{EXECUTOR}threads" not in options:
-        return None
-    return (
-        f"'{EXECUTOR}threads' is no option any more: the threads of a run decide its result; give --threads N, or "
-        "threads = N in a file"
-    )
 
 
 def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
@@ -171,41 +153,17 @@ def _read(file: Path) -> dict[str, Any]:
     return document | places
 
 
-def keep_spec(spec: SweepSpec) -> None:
-    """Write the sweep into its results folder, for :func:`kept_spec`; paths become absolute."""
-    places = absolute_paths(spec) | {"retry_failed": False}  # that was for that time
-    document = spec.model_copy(update=places).model_dump(mode="json")
-    write_atomic(spec.results / _KEPT, json.dumps(document, indent=1) + "\n")
-
-
-def kept_spec(results: Path) -> SweepSpec:
-    """Read the sweep that was started last with this results folder."""
-    path = results / _KEPT
-    remedy = "give the sweep's own command again: it resumes it as well"
-    try:
-        return SweepSpec.model_validate_json(read_file(path, LARGEST))
-    except FileNotFoundError:
-        raise SpecError("no sweep was begun with this results folder", where=str(results), remedy=remedy) from None
-    except (OSError, ValueError) as error:
-        raise SpecError("what was asked of the last sweep cannot be read", where=str(path), remedy=remedy) from error
-
-
-def absolute_paths(asked: SweepSpec | Request) -> dict[str, Any]:
+def absolute_paths(request: Request) -> dict[str, Any]:
     """Return the fields that hold paths, which then do not depend on the working folder."""
-
-    def place(name: str) -> str:
-        return str(Path(name).expanduser().absolute()) if names_a_file(name) else name
-
-    def tuned(name: str) -> str:
-        return str(tuned_path(asked.results, name).absolute())
-
-    fixed = {
-        "results": asked.results.absolute(),
-        "data_root": asked.data_root.absolute() if asked.data_root is not None else None,
+    benchmark = request.benchmark
+    if names_a_file(benchmark):
+        benchmark = str(Path(benchmark).expanduser().absolute())
+    return {
+        "results": request.results.absolute(),
+        "data_root": request.data_root.absolute() if request.data_root is not None else None,
+        "benchmark": benchmark,
+        "tuned": str(tuned_path(request.results, request.tuned).absolute()) if request.tuned else None,
     }
-    if isinstance(asked, Request):
-        return fixed | {"benchmark": place(asked.benchmark), "tuned": tuned(asked.tuned) if asked.tuned else None}
-    return fixed | {"benchmark": tuple(map(place, asked.benchmark)), "tuned": tuple(map(tuned, asked.tuned))}
 
 
 def parse_seeds(text: str) -> Sequence[int]:

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seu_bench.engine.checkpoint_manager import is_resumable
+from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.models.sizes import count_bytes
 from seu_bench.testing.trial import Learner, from_file, require
 from seu_bench.training.monitoring.memory import LABEL_BYTES
-from seu_bench.training.phases import PhasedStrategy
+from seu_bench.training.strategy import StagedStrategy
 
 
 def check_sizes(learner: Learner, task: int) -> None:
@@ -53,7 +53,7 @@ def _check_memory(learner: Learner, task: int, memory: int) -> None:
     if not is_resumable(learner.strategy):
         return
     whole, learned = state_bytes(learner)
-    if getattr(type(learner.strategy), "kept", None) is PhasedStrategy.kept:
+    if getattr(type(learner.strategy), "kept", None) is StagedStrategy.kept:
         require(memory == whole, f"task {task}: {memory} bytes of memory were counted, and the state holds {whole}")
     require(
         memory >= learned,

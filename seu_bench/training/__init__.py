@@ -3,21 +3,15 @@
 =======================  =====================================================================
 :mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
 :mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
-:mod:`.components`       factories of searchers and creators, and their inputs
-:mod:`.stage`            a loop over epochs that is timed, reported and resumed
+:mod:`.stage`            a loop over epochs that is timed, reported and resumed; phases of a task
 :mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
-:mod:`.phases`           the phases of a task, their resuming, precision and compilation
-:mod:`.strategy`         base class of strategies
+:mod:`.strategy`         base class of strategies: phases, resuming, precision, cached features
 :mod:`.method`           base class of methods: a strategy as its mathematics
 :mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
-:mod:`.task_training`    the stage that trains a task's path
-:mod:`.loops`            an epoch, an evaluation, optimiser, learning rates, best weights
-:mod:`.sampling`         stages that sample a network, train it and learn from its score
+:mod:`.loops`            an evaluation, optimiser, learning rates, best weights, the stage of a task
 :mod:`.costing`          estimates of image passes and sizes
 :mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins
 :mod:`.as_it_is`         strategies of Avalanche in its own loop
-:mod:`.transferability`  scores of features that need no training
-:mod:`.guard`            supervision of the stages of searchers and creators
 :mod:`.state`            checks of states and errors of loading them
 :mod:`.monitoring`       what is measured: accuracies, sizes, memory, clipping, stability, rewards
 =======================  =====================================================================
@@ -31,25 +25,22 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .backbones import backbone_model, build_backbone, dropout_factor, width_factor
-    from .components import Component, CreationTask, CreatorFactory, GrowingModel, SearcherFactory, SearchTask
     from .costing import (
         PassFlops,
         evaluation_passes,
         fixed_cost,
         fixed_size_cost,
-        half_passes,
         on_meta,
         pass_flops,
         priced,
-        recalibration_passes,
-        schedule_passes,
         task_flops,
         task_macs,
         training_passes,
     )
-    from .guard import guarded_stage
     from .interfaces import (
         BackboneFactory,
+        Component,
+        ComponentFactory,
         Cost,
         StageCost,
         StrategyContext,
@@ -60,25 +51,20 @@ if TYPE_CHECKING:
         BestWeights,
         EpochMeter,
         Forward,
+        TrainingStage,
         clip_gradients,
         cosine_rate,
         evaluate,
         make_sgd,
         set_rate,
-        train_epoch,
     )
     from .memories import Balanced, Batch, Herded, Memory, Reservoir, Ring, herd
     from .method import Method
     from .monitoring.evaluators import AccuracyMatrix, ModelSizes
     from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
-    from .phases import Phase, TaskData
-    from .sampling import SampledStage, genotype_network, proxy_network, recalibrate
-    from .stage import EpochlessStage, EpochReport, ProgressCallback, Stage, StageProgress
-    from .state import fitting
+    from .stage import EpochlessStage, EpochReport, Phase, ProgressCallback, Stage, StageProgress, TaskData
     from .strategy import StagedStrategy
-    from .task_training import TrainingStage
     from .template import SilentLogger
-    from .transferability import h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
 
 __all__ = [
     "AccuracyMatrix",
@@ -87,14 +73,12 @@ __all__ = [
     "Batch",
     "BestWeights",
     "Component",
+    "ComponentFactory",
     "Cost",
-    "CreationTask",
-    "CreatorFactory",
     "EpochMeter",
     "EpochReport",
     "EpochlessStage",
     "Forward",
-    "GrowingModel",
     "Herded",
     "KeptImages",
     "Memory",
@@ -105,9 +89,6 @@ __all__ = [
     "ProgressCallback",
     "Reservoir",
     "Ring",
-    "SampledStage",
-    "SearchTask",
-    "SearcherFactory",
     "SilentLogger",
     "Stage",
     "StageCost",
@@ -126,31 +107,17 @@ __all__ = [
     "dropout_factor",
     "evaluate",
     "evaluation_passes",
-    "fitting",
     "fixed_cost",
     "fixed_size_cost",
-    "genotype_network",
-    "guarded_stage",
-    "h_score",
-    "half_passes",
     "herd",
-    "knn_accuracy",
-    "log_evidence",
     "make_sgd",
     "memory_of",
     "on_meta",
     "pass_flops",
-    "path_features",
     "priced",
-    "proxy_network",
-    "recalibrate",
-    "recalibration_passes",
-    "ridge_accuracy",
-    "schedule_passes",
     "set_rate",
     "task_flops",
     "task_macs",
-    "train_epoch",
     "training_passes",
     "width_factor",
 ]

@@ -1,24 +1,26 @@
-"""Parts of cost estimates: image passes of training and of evaluation, sizes on the meta device."""
+"""Parts of cost estimates: image passes of training and of evaluation, sizes and operations on the meta device.
+
+``one_path``: all tasks are computed by the same layers up to their heads, so that one of each number of classes stands
+for the others; counting is most of what an estimate takes.
+"""
 
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seu_bench.config.common_options import PlateauOptions, ScoringOptions, SelectingOptions, TrainingOptions
-from seu_bench.config.protocol import Schedule, ScheduleOptions
-from seu_bench.errors import PluginError
+from seu_bench.config.common_options import SelectingOptions, TrainingOptions
+from seu_bench.config.protocol import Schedule
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.components import Component
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
-from seu_bench.utils.packages import remedy_for
 
 if TYPE_CHECKING:
     from seu_bench.data.planning import StreamPlan
     from seu_bench.models.multihead import MultiHeadModel
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,20 @@ class PassFlops:
     evaluate: int
 
 
+def on_meta(build: Callable[[], T]) -> T:
+    """Build a model on torch's meta device, without allocating its weights."""
+    import torch
+
+    with torch.device("meta"):
+        return build()
+
+
 def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
     """Count what a network on the meta device takes per image.
 
     Args:
         forward: images of the stream -> any output; gradients are those of what requires them.
         plan: of the stream.
-
-    Returns:
-        The operations.
     """
     import torch
 
@@ -61,41 +68,39 @@ def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
 
 
 def task_flops(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[PassFlops, ...]:
-    """Operations per image on each task's path, of a model on the meta device.
-
-    Args:
-        model: all of the path trains that requires gradients.
-        plan: of the stream.
-        one_path: as of :func:`~seu_bench.training.costing.task_macs`.
-
-    Returns:
-        Operations by task.
+    """Operations per image on each task's path, of a model on the meta device; what requires gradients trains.
 
     Example:
         ``stages = priced(training_passes(plan, schedule), task_flops(model, plan))``
     """
     model.train()
-    counted = functools.cache(
-        lambda task: pass_flops(functools.partial(model.forward_single_task, task_label=task), plan)
-    )
-    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))
+    return _by_task(lambda forward: pass_flops(forward, plan), model, plan, one_path=one_path)
 
 
-def paths_begun(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool) -> Iterator[int]:
-    """Begin each task of a stream in turn.
+def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
+    """Multiply-accumulates per image on each task's path, of a model on the meta device."""
+    import torch
 
-    Args:
-        model: a head of it may grow with each task.
-        plan: of the stream.
-        one_path: as of :func:`~seu_bench.training.costing.task_macs`.
+    from seu_bench.models.sizes import count_macs
 
-    Yields:
-        The task whose path costs what that of the task just begun does.
-    """
-    heads = plan.classes_per_task
+    model.eval()
+    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
+    return _by_task(lambda forward: count_macs(forward, shape, meta), model, plan, one_path=one_path)
+
+
+def _by_task(
+    count: Callable[[Callable[[Any], Any]], T], model: MultiHeadModel, plan: StreamPlan, *, one_path: bool
+) -> tuple[T, ...]:
+    """What counting each task's path gives, as its task has begun: a head of the model may grow with each."""
+    heads, found = plan.classes_per_task, list[T]()
+    known: dict[int, T] = {}
     for task, width in enumerate(heads):
         model.begin_task(task)
-        yield heads.index(width) if one_path and plan.scenario != "class" else task
+        path = heads.index(width) if one_path and plan.scenario != "class" else task
+        if path not in known:
+            known[path] = count(functools.partial(model.forward_single_task, task_label=path))
+        found.append(known[path])
+    return tuple(found)
 
 
 def priced(
@@ -107,18 +112,12 @@ def priced(
         stages: each passes images on its task's path.
         most: operations per image, by task.
         least: the same at least; ``None``: ``most`` is exact.
-
-    Returns:
-        The stages.
     """
 
     def flops(stage: StageCost, costs: Sequence[PassFlops]) -> int:
         return stage.train * costs[stage.task].train + stage.evaluate * costs[stage.task].evaluate
 
     return [replace(it, flops=flops(it, most), flops_min=flops(it, least or most)) for it in stages]
-
-
-ModelT = TypeVar("ModelT")
 
 
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
@@ -129,9 +128,6 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
         schedule: of training; its epochs count.
         validate: whether validation images are passed after each epoch, as ``StagedStrategy`` does where ``restore``
             is ``best_valid``.
-
-    Returns:
-        One stage per task.
     """
     epochs = schedule.epochs
     return [
@@ -140,91 +136,10 @@ def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = Tr
     ]
 
 
-def half_passes(epochs: int, images: int) -> tuple[int, int]:
-    """Image passes of epochs that train on the first half and score the second, which has the odd image.
-
-    Args:
-        epochs: number of epochs.
-        images: training images of the task.
-
-    Returns:
-        Images that train and images that are scored.
-    """
-    return epochs * (images // 2), epochs * (images - images // 2)
-
-
-def recalibration_passes(limit: int, images: int, batch_size: int) -> int:
-    """Image passes that estimate a network's BatchNorm statistics anew before it is scored.
-
-    Args:
-        limit: images at most.
-        images: that there are.
-        batch_size: images per batch; only whole batches count, or all images where there are fewer.
-
-    Returns:
-        Images passed forward.
-    """
-    count = min(limit, images)
-    return count - count % batch_size if count > batch_size else count
-
-
-def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Image passes of most searchers and creators, whose epochs train on one half and score the other.
-
-    Args:
-        options: the component's, which are applied to ``schedule``; with :class:`~seu_bench.config.ScoringOptions`
-            each epoch recalibrates statistics on the first half before it scores.
-        schedule: the protocol's.
-        train_images: training images of the task.
-
-    Returns:
-        Images that train, and images that are scored or passed forward to recalibrate.
-    """
-    applied = options.applied_to(schedule)
-    train, score = half_passes(applied.epochs, train_images)
-    limit = options.recalibration_images if isinstance(options, ScoringOptions) else 0
-    return train, score + applied.epochs * recalibration_passes(limit, train_images // 2, applied.batch_size)
-
-
-def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Images that a searcher or a creator announces to pass forward, to train and to evaluate."""
-    try:
-        train, evaluate = component.factory.estimate_passes(component.options, schedule, train_images)
-        return operator.index(train), operator.index(evaluate)
-    except Exception as error:
-        raise PluginError(
-            f"{component} failed in estimate_passes(): {type(error).__name__}: {error}",
-            remedy=f"choose another {component.kind}, or {remedy_for(component.package)}",
-        ) from error
-
-
 def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
-    """Image passes of the evaluation after each task: the test images of all tasks up to it. They cost nobody anything:
-    leave them out of :func:`~seu_bench.training.priced`.
-
-    Args:
-        plan: of the stream.
-
-    Returns:
-        One stage per task.
-    """
+    """Image passes of the evaluation after each task: test images of all tasks up to it. They are not priced."""
     tests = [task.num_test for task in plan.tasks]
     return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
-
-
-def on_meta(build: Callable[[], ModelT]) -> ModelT:
-    """Build a model without allocating its weights.
-
-    Args:
-        build: called on torch's meta device.
-
-    Returns:
-        What ``build`` returned.
-    """
-    import torch
-
-    with torch.device("meta"):
-        return build()
 
 
 def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memory: int | None = None) -> Cost:
@@ -235,9 +150,6 @@ def fixed_cost(params: int, macs: tuple[int, ...], stages: list[StageCost], memo
         macs: multiply-accumulates per image, per task, since heads may differ in width.
         stages: image passes.
         memory: bytes of all that is kept after each task; ``None``: not estimated.
-
-    Returns:
-        The cost.
     """
     constant = (params,) * len(macs)
     kept = () if memory is None else (memory,) * len(macs)
@@ -251,8 +163,7 @@ def fixed_size_cost(
     kept_copies: int | None = None,
     build: Callable[[], MultiHeadModel] | None = None,
 ) -> Cost:
-    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task; an
-    upper bound with ``lr_schedule=plateau``.
+    """Exact cost of a strategy that trains a network of fixed size, with a head per task, in one stage per task.
 
     Args:
         context: of the run.
@@ -279,43 +190,10 @@ def fixed_size_cost(
     shared = build is None  # a backbone computes all tasks by the same layers; of another network nothing is known
     model: MultiHeadModel = on_meta(build or (lambda: backbone_model(context)))
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
-    stages = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     flops = task_flops(model, plan, one_path=shared)
-    learning = [*_shortened(priced(stages, flops), options, context), *priced(more, flops)]
+    learning = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
     macs = task_macs(model, plan, one_path=shared)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     memory = None if kept_copies is None else state_bytes(model) + kept_copies * count_bytes(trained)
-    return fixed_cost(count_parameters(model), macs, [*learning, *evaluation_passes(plan)], memory)
-
-
-def _shortened(stages: list[StageCost], options: TrainingOptions, context: StrategyContext) -> list[StageCost]:
-    """Stages of training with the fewest operations that they may take."""
-    if not isinstance(options, PlateauOptions) or options.lr_schedule != "plateau":
-        return stages
-    from seu_bench.training.task_training import fewest_epochs
-
-    schedule = options.applied_to(context.protocol.training)
-    few = fewest_epochs(schedule)
-    return [replace(it, flops_min=it.flops and it.flops // schedule.epochs * few) for it in stages]
-
-
-def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
-    """Multiply-accumulates per image on each task's path, of a model on the meta device.
-
-    Args:
-        one_path: all tasks are computed by the same layers up to their heads, so that one of each number of classes
-            stands for the others; counting is most of what an estimate takes.
-
-    Returns:
-        Multiply-accumulates by task.
-    """
-    import torch
-
-    from seu_bench.models.sizes import count_macs
-
-    model.eval()
-    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
-    counted = functools.cache(
-        lambda task: count_macs(functools.partial(model.forward_single_task, task_label=task), shape, meta)
-    )
-    return tuple(map(counted, paths_begun(model, plan, one_path=one_path)))
+    stages = [*priced([*learning, *more], flops), *evaluation_passes(plan)]
+    return fixed_cost(count_parameters(model), macs, stages, memory)

@@ -1,4 +1,7 @@
-"""Interfaces of strategies and backbones: light factories (see :mod:`.components`), their context, estimated costs."""
+"""Interfaces of strategies, their components and backbones: light factories, the context of a run, estimated costs.
+
+A *factory* is any object with the attributes named here; :class:`seu_bench.LazyFactory` makes one from functions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from seu_bench.config.options import Options
 from seu_bench.config.run import ComputeConfig
 from seu_bench.errors import RequestError
-from seu_bench.training.components import Component
 
 if TYPE_CHECKING:
     from avalanche.training.templates import SupervisedTemplate
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.planning import StreamPlan
-    from seu_bench.training.stage import ProgressCallback
+    from seu_bench.training.stage import ProgressCallback, Stage
 
 
 class BackboneFactory(Protocol):
@@ -30,20 +32,57 @@ class BackboneFactory(Protocol):
     summary: str
 
     def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build the network.
+        """Build a module from images ``[N, channels, height, width]`` to features ``[N, F]``, and return it with ``F``.
 
         Args:
-            channels: channels of an image.
-            height: height of an image in pixels.
-            width: width of an image in pixels.
+            channels, height, width: of an image.
             factor: multiplies the widths of hidden layers; 1 is the published network.
-
-        Returns:
-            A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
 
         Raises:
             RequestError: the network does not fit such images.
         """
+
+
+class ComponentFactory(Protocol):
+    """Factory of a searcher or a creator: a part that some strategies take, such as ``seu``.
+
+    What it builds, and of what, is an affair of the packages that offer them. One may have ``contract``,
+    ``"package.module:Class"``, the tests that ``seu-bench check-plugin`` runs on it.
+
+    Attributes:
+        summary: one line for ``seu-bench list``.
+        options: the class of its options.
+    """
+
+    summary: str
+    options: type[Options]
+
+    def build(self, options: Any, task: Any) -> Stage[Any]:
+        """Build the stage of a task, given validated options and what the strategy hands it."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A searcher or a creator that was chosen for a run, with its validated options.
+
+    Attributes:
+        kind: ``searcher`` or ``creator``.
+        name: name that it is registered under.
+        factory: its :class:`ComponentFactory`.
+        options: validated options.
+        plugin: name of the plugin that registered it.
+        package: package of that plugin.
+    """
+
+    kind: str
+    name: str
+    factory: Any
+    options: Options
+    plugin: str
+    package: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} (plugin {self.plugin!r} of package {self.package})"
 
 
 @dataclass(frozen=True)
@@ -87,18 +126,8 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
     """Return the context's options, checked to be of a kind.
 
-    Args:
-        context: of the run.
-        kind: class of the strategy's options.
-
-    Returns:
-        The options, typed as ``kind``.
-
     Raises:
         RequestError: the options are of another class.
-
-    Example:
-        ``strength = checked_options(context, AnchoredOptions).strength``
     """
     if not isinstance(context.options, kind):
         raise RequestError(
@@ -164,6 +193,11 @@ class Cost:
         return sum(stage.image_passes for stage in self.stages if stage.name != "evaluation")
 
     @property
+    def all_passes(self) -> int:
+        """Image passes of the run, evaluation included."""
+        return sum(stage.image_passes for stage in self.stages)
+
+    @property
     def train_flops(self) -> int | None:
         """Operations of learning, as in the record's metrics, at most; ``None``: not estimated."""
         return self._operations("flops")
@@ -176,11 +210,6 @@ class Cost:
     def _operations(self, name: str) -> int | None:
         found = [getattr(stage, name) for stage in self.stages if stage.name != "evaluation" and stage.image_passes]
         return None if None in found else sum(found)
-
-    @property
-    def all_passes(self) -> int:
-        """Image passes of the run, evaluation included."""
-        return sum(stage.image_passes for stage in self.stages)
 
 
 class StrategyFactory(Protocol):
@@ -206,21 +235,11 @@ class StrategyFactory(Protocol):
     presets: Mapping[str, Mapping[str, object]]
 
     def build(self, context: StrategyContext) -> SupervisedTemplate:  # type: ignore[type-arg]
-        """Build the strategy.
-
-        Args:
-            context: the run.
-
-        Returns:
-            An Avalanche strategy; usually a :class:`~seu_bench.training.strategy.StagedStrategy`.
+        """Build an Avalanche strategy; usually a :class:`~seu_bench.training.strategy.StagedStrategy`.
 
         Raises:
             RequestError: the options do not fit the run.
         """
 
     def cost(self, context: StrategyContext) -> Cost:
-        """Estimate the cost of a run, without data and weights.
-
-        Args:
-            context: the run.
-        """
+        """Estimate the cost of a run, without data and weights."""

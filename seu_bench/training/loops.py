@@ -1,4 +1,4 @@
-"""The parts of training: an epoch, an evaluation, optimiser, learning rates, clipping, measurements, best weights."""
+"""The parts of training: an evaluation, optimiser, learning rates, clipping, best weights, the stage of a task."""
 
 from __future__ import annotations
 
@@ -12,55 +12,10 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
-from seu_bench.training.monitoring.clipping import count_step
-from seu_bench.training.stage import EpochReport
+from seu_bench.training.monitoring.learning import Stability, count_step
+from seu_bench.training.stage import EpochReport, Stage, TaskData
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
-#: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
-#: decay continue to move those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
-Unsampled: TypeAlias = Literal["still", "drift"]
-
-
-def train_epoch(
-    forward: Forward,
-    parameters: list[nn.Parameter],
-    optimizer: torch.optim.Optimizer,
-    images: TaskImages,
-    schedule: Schedule,
-    on_batch: Callable[[int], None],
-    unsampled: Unsampled = "still",
-    network: Callable[[], Hashable] = lambda: None,
-) -> float:
-    """Train with cross-entropy on all images once, shuffled.
-
-    Args:
-        forward: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``, in training mode.
-        parameters: to clip.
-        optimizer: of the parameters.
-        images: of one task and split.
-        schedule: batch size and largest gradient norm.
-        on_batch: called with the number of images of each batch.
-        unsampled: treatment of parameters that get no gradient.
-        network: called before each batch; returns what tells networks of different cost apart, where ``forward`` is not
-            the same one for all batches. Of each the operations of one batch are counted.
-
-    Returns:
-        Mean loss per image.
-    """
-    total = torch.zeros((), device=images.device)
-    with RepeatedBatches() as repeated:
-        for x, y in images.batches(schedule.batch_size, shuffle=True):
-            repeated.begin(network())
-            optimizer.zero_grad(set_to_none=unsampled == "still")
-            loss = nn.functional.cross_entropy(forward(x), y)
-            loss.backward()
-            if schedule.clip_norm is not None:
-                clip_gradients(parameters, schedule.clip_norm)
-            optimizer.step()
-            total += loss.detach() * len(y)
-            repeated.end(len(y))
-            on_batch(len(y))
-    return float(total) / len(images)
 
 
 def evaluate(
@@ -102,7 +57,7 @@ class EpochMeter:
     def __init__(
         self,
         device: torch.device,
-        on_batch: Callable[[int], None] | None = None,
+        on_batch: Callable[[int], None] = lambda _: None,
         begin: Callable[[Hashable], None] = lambda _: None,
     ) -> None:
         self._on_batch = on_batch
@@ -117,8 +72,7 @@ class EpochMeter:
         self._loss += loss.detach().squeeze() * count
         self._correct += (logits.detach().argmax(dim=1) == labels).sum()
         self._images += count
-        if self._on_batch is not None:
-            self._on_batch(count)
+        self._on_batch(count)
 
     @property
     def report(self) -> EpochReport:
@@ -129,32 +83,17 @@ class EpochMeter:
 
 
 def cosine_rate(schedule: Schedule, epoch: int) -> float:
-    """Cosine learning rate without restarts (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5).
-
-    Args:
-        schedule: from ``learning_rate`` to ``min_learning_rate`` over ``epochs``.
-        epoch: 0-based.
-
-    Returns:
-        The learning rate of the epoch.
-    """
+    """Cosine learning rate without restarts (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5) of a 0-based epoch."""
     span = schedule.learning_rate - schedule.min_learning_rate
     return schedule.min_learning_rate + span * (1 + math.cos(math.pi * epoch / schedule.epochs)) / 2
 
 
 def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.SGD:
-    """Make a fresh SGD optimiser.
+    """Make a fresh SGD optimiser, with the rate, momentum and weight decay of a schedule.
 
     ``fused`` reads the memory of weights, gradients and momentum once and not four times: of large linear layers on a
     CPU that is a fifth of a whole step. Momentum begins as zeros, which is the same; torch's fused step fails where
     some weights have momentum and others, not sampled yet, have none.
-
-    Args:
-        parameters: to train.
-        schedule: learning rate, momentum and weight decay.
-
-    Returns:
-        The optimiser.
     """
     optimizer = torch.optim.SGD(
         parameters,
@@ -190,12 +129,7 @@ def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every parameter group.
-
-    Args:
-        optimizer: changed in place.
-        rate: learning rate.
-    """
+    """Set the learning rate of every parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
@@ -235,3 +169,90 @@ class BestWeights:
         """Restore what :meth:`state_dict` returned."""
         self.loss = state["loss"]
         self._kept = dict(state["kept"])
+
+
+class TrainingStage(Stage[Any]):
+    """Train a task's path; after each epoch validate, at the end restore the best weights (published code).
+
+    Args:
+        strategy: that learns, a :class:`~seu_bench.training.StagedStrategy`.
+        task: to learn.
+        name: of the stage, on which its seed hangs, for strategies that train a task in several.
+        schedule: of the stage; ``None``: the strategy's.
+        restore: whether the best weights are restored or the last ones stay; ``None``: as the strategy does.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        task: TaskData,
+        name: str = "training",
+        schedule: Schedule | None = None,
+        restore: Literal["best_valid", "last"] | None = None,
+    ) -> None:
+        self.schedule = strategy.schedule if schedule is None else schedule
+        super().__init__(name, task.index, self.schedule.epochs, strategy.seed_for(name, task.index), strategy.device)
+        self.restores = restore or strategy.restore
+        self.strategy = strategy
+        self.data = task
+        self.module = strategy.trained_module(task)
+        self.best = BestWeights(self.module)
+        moving, named = {*self.module.parameters()}, strategy.model.named_parameters()
+        curvature = strategy.penalty_curvature({name for name, parameter in named if parameter in moving})
+        if curvature is not None:
+            self.stability = Stability.of(self.schedule, curvature, strategy.penalty_strength)
+        self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
+        strategy.begin_training(self.module, self.schedule)
+
+    def run_epoch(self) -> EpochReport:
+        """One epoch of training and one pass over the validation images."""
+        strategy = self.strategy
+        if strategy.lr_schedule == "cosine":
+            set_rate(strategy.optimizer, cosine_rate(self.schedule, self.epoch))
+        strategy.training_mode()
+        report = self.train_epoch()
+        if self.restores == "best_valid":
+            loss = strategy.validation_loss(self.data, self.passed)
+            if loss is not None:
+                self.best.offer(loss)
+        return report
+
+    def train_epoch(self) -> EpochReport:
+        """One epoch of training: what :meth:`passed` counts in a batch costs the same per image in all batches."""
+        strategy, counted = self.strategy, self.image_passes
+        with RepeatedBatches(self.batch_flops) as repeated:
+
+            def on_batch(images: int) -> None:
+                nonlocal counted
+                self.passed(images)
+                counted, before = self.image_passes, counted
+                repeated.end(counted - before)  # the batch's own, and what the strategy added
+
+            meter = strategy.epoch_meter = EpochMeter(strategy.device, on_batch, repeated.begin)
+            try:
+                strategy.train_one_epoch()
+            finally:
+                strategy.epoch_meter = None
+        return meter.report
+
+    def result(self) -> Any:
+        """Restore the best weights; a subclass may return what it measured."""
+        self.best.restore()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Weights, optimiser, best weights, and what a subclass names."""
+        return {
+            "weights": self.module.state_dict(),
+            "optimizer": self.strategy.optimizer.state_dict(),
+            "best": self.best.state_dict(),
+            "batch_flops": dict(self.batch_flops),
+            **super().get_extra_state(),
+        }
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`get_extra_state` returned."""
+        self.module.load_state_dict(state["weights"])
+        self.strategy.optimizer.load_state_dict(state["optimizer"])
+        self.best.load_state_dict(state["best"])
+        self.batch_flops |= state["batch_flops"]
+        super().set_extra_state(state)

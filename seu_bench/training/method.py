@@ -27,8 +27,7 @@ from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import on_meta
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
-from seu_bench.training.phases import Phase, TaskData
-from seu_bench.training.stage import EpochlessStage
+from seu_bench.training.stage import EpochlessStage, Phase, TaskData
 from seu_bench.training.state import can_be_saved, get_state
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed
@@ -37,14 +36,12 @@ from seu_bench.utils.seeding import RandomState, derive_seed
 class Method(StagedStrategy):
     """Base of methods: override what differs from plain training on one task after another.
 
-    A method stays an Avalanche strategy: callbacks, plugins and evaluators work as with any other. It is offered under
-    its :attr:`name` by ``--plugin FILE``, by ``seu_bench.run(MyMethod)``, and by an entry point of the group
-    ``seu_bench.methods``.
+    It stays an Avalanche strategy, and is offered under its :attr:`name` by ``--plugin FILE``, by
+    ``seu_bench.run(MyMethod)``, and by an entry point of the group ``seu_bench.methods``.
 
-    Whatever :meth:`setup` assigns is the method's state: it is saved with every checkpoint, restored, and counted among
-    the bytes that the method keeps. It may be tensors, plain values, mappings and sequences of these, modules,
-    memories, generators of torch, and any object with ``state_dict()`` and ``load_state_dict()``. What is none, such
-    as a constant, begins with an underscore.
+    Whatever :meth:`setup` assigns is the method's state, which is saved, restored, and counted among the bytes that it
+    keeps: tensors, plain values, mappings and sequences of these, modules, memories, torch generators, and any object
+    with ``state_dict()`` and ``load_state_dict()``. What is none, such as a constant, begins with an underscore.
 
     Attributes:
         name: by which it is offered; empty: it is not.
@@ -64,11 +61,8 @@ class Method(StagedStrategy):
 
                 name = "my_replay"
 
-                class Options(BackboneOptions):
-                    memory: PositiveInt = Field(200, description="images kept")
-
                 def setup(self):
-                    self.memory = Reservoir(self.options.memory)
+                    self.memory = Reservoir(200)
 
                 def batch_loss(self, x, y, task, logits):
                     loss = cross_entropy(logits, y)
@@ -103,18 +97,12 @@ class Method(StagedStrategy):
 
         A run that is resumed within the task calls it again: it draws the same, and finds the state as it was, but the
         weights of the checkpoint. What it makes of weights, such as a teacher, is to be state, which is restored then.
-
-        Args:
-            task: training and validation images of the task.
         """
 
     def training_images(self, task: TaskData) -> Sequence[TaskImages]:
         """Return the images to train on, in tables of one task each; by default the task's own.
 
         Which of them a batch has is told by :attr:`batch_positions`.
-
-        Args:
-            task: training and validation images of the task.
         """
         return [task.train]
 
@@ -146,33 +134,23 @@ class Method(StagedStrategy):
         """Do what the method does when a task is learned, in a stage that is timed and counted.
 
         Images that pass the network are counted by :meth:`passed`, or passed by :meth:`replay`.
-
-        Args:
-            task: training and validation images of the task.
         """
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return the logits that answer for images in evaluation; by default those of the network.
+        """Return the logits ``[N, outputs]`` that answer for images in evaluation; by default those of the network.
 
         It may use the model alone, of which a saved run is made again: keep tensors there by :meth:`buffer`.
 
         Args:
             x: images ``[N, C, H, W]``.
             task: whose path answers; 0 where one head answers for all.
-
-        Returns:
-            Logits ``[N, outputs]``.
         """
         logits: Tensor = self.network.logits(x, task)
         return logits
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> MultiHeadModel:
-        """Return the network that learns; by default the backbone that was chosen, with the heads of the scenario.
-
-        Args:
-            context: of the run; its seed decides what is drawn.
-        """
+        """Return the network that learns; by default the backbone that was chosen, with the heads of the scenario."""
         return backbone_model(context)
 
     # ------------------------------------------------------------------ for methods
@@ -191,12 +169,7 @@ class Method(StagedStrategy):
         return positions
 
     def replay(self, x: Tensor, task: Tensor) -> Tensor:
-        """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed.
-
-        Args:
-            x: images ``[N, C, H, W]``.
-            task: task labels ``[N]``, on the CPU.
-        """
+        """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed."""
         self.passed(len(x))
         logits: Tensor = self.model(x, task)
         return logits
@@ -210,9 +183,6 @@ class Method(StagedStrategy):
 
         Yields:
             Images ``[b, C, H, W]`` and labels ``[b]``.
-
-        Example:
-            ``for x, y in self.counted(task.train): ...`` in :meth:`after_task`
         """
         with RepeatedBatches() as repeated:
             for x, y in images.batches(batch_size or self.eval_mb_size, shuffle=False):
@@ -225,11 +195,8 @@ class Method(StagedStrategy):
     def measuring(self, *, training: bool = False) -> Iterator[None]:
         """Measure the network as it is for the length of a ``with`` block, after which all modes are as before.
 
-        Layers with running statistics, such as BatchNorm, are in evaluation mode in any case: a pass that only measures
-        must not move them.
-
-        Args:
-            training: whether the others are in training mode.
+        Layers with running statistics, such as BatchNorm, are in evaluation mode in any case; the others where it is
+        not ``training``.
         """
         with modes_kept(self.model):
             self.model.train(training)
@@ -239,12 +206,7 @@ class Method(StagedStrategy):
             yield
 
     def drawing(self, purpose: str, task: TaskData) -> AbstractContextManager[None]:
-        """Draw under a seed of its own for the length of a ``with`` block, e.g. ``with self.drawing("expand", task):``.
-
-        Args:
-            purpose: what is drawn, and
-            task: for which; the seed hangs on both, and on the run's.
-        """
+        """Draw under a seed of its own for the length of a ``with`` block, ``with self.drawing("expand", task):``."""
         return RandomState(self.seed_for(purpose, task.index), self.device).active()
 
     def buffer(self, name: str, tensor: Tensor) -> None:
@@ -252,33 +214,19 @@ class Method(StagedStrategy):
         self.model.register_buffer(name, tensor.to(self.device))
 
     def batch_signature(self) -> Any:
-        """Return what tells batches of different cost apart, whose operations are then counted once each.
-
-        By default the number of images and the sizes of all memories. A hashable plain value.
-        """
+        """Return what tells batches of different cost apart: the number of images and the sizes of all memories."""
         return len(self.mb_y), *self.memory_sizes
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """Forecast the cost of a run, without data and weights; by default by a rehearsal.
-
-        Args:
-            context: the run.
-        """
+        """Forecast the cost of a run, without data and weights; by default by a rehearsal."""
         from seu_bench.training.rehearsal import rehearse
 
         return rehearse(cls.build, context)
 
     @classmethod
     def fixed_parameters(cls, context: StrategyContext) -> int | None:
-        """Count the parameters of a network that does not grow, without its weights.
-
-        Args:
-            context: the run.
-
-        Returns:
-            The number; ``None`` where phases of its own may let it grow.
-        """
+        """Count the parameters of a network that does not grow; ``None``: phases of its own may let it grow."""
         if cls.phases is not Method.phases:
             return None
         return count_parameters(on_meta(lambda: cls.make_model(context)))
@@ -287,27 +235,17 @@ class Method(StagedStrategy):
 
     @classmethod
     def build(cls, context: StrategyContext) -> Self:
-        """Build the method of a run.
-
-        Args:
-            context: the run.
-
-        Raises:
-            PluginError: :meth:`setup` assigned what cannot be saved.
-        """
+        """Build the method of a run, as :meth:`begin`."""
         with RandomState(derive_seed(context.seed, "model")).active():
             model = cls.make_model(context)
         return cls.of(context, model=model).begin(context.options, context.plan)
 
     def begin(self, options: Any, plan: StreamPlan) -> Self:
-        """Set a method up that was made by its constructor, before its first task; :meth:`build` does so.
+        """Set a method up that was made by its constructor, before its first task, and return it.
 
         Args:
             options: of the class :attr:`Options`.
             plan: of the stream that will be learned.
-
-        Returns:
-            The method itself.
 
         Raises:
             PluginError: :meth:`setup` assigned what cannot be saved.
@@ -348,7 +286,7 @@ class Method(StagedStrategy):
         return phases
 
     def step(self, name: str, task: TaskData, do: Callable[[TaskData], None]) -> Phase:
-        """Return a phase without epochs, for :meth:`phases`, such as a pass over all images before they are trained on.
+        """Return a phase without epochs, such as a pass over all images before they are trained on.
 
         Args:
             name: of its stage, which is timed and counted, and on which its seed hangs.
@@ -366,8 +304,7 @@ class Method(StagedStrategy):
         return stage
 
     def trained_module(self, task: TaskData) -> nn.Module:
-        """Return all of a backbone with its heads, for replay and penalties may reach every head; of another model the
-        trainable part of the task's path."""
+        """Return all of a backbone with its heads, which replay may reach; otherwise what trains of the task's path."""
         return self.model if isinstance(self.model, BackboneModel) else self.model.trainable_module(task.index)
 
     def _unpack_minibatch(self) -> None:

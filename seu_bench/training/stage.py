@@ -19,9 +19,7 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.monitoring.chance import chance_share, guessing_probability
-from seu_bench.training.monitoring.clipping import ClippedSteps
-from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.monitoring.learning import ClippedSteps, Stability, chance_share, guessing_probability
 from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
@@ -95,7 +93,6 @@ class Stage(ABC, Generic[Result]):
         device: device to compute on.
 
     Attributes:
-        name, task, epochs, device: as given.
         epoch: epochs done; within :meth:`run_epoch` the 0-based number of the present one.
         ended: set it within :meth:`run_epoch` to end the loop early, after this epoch; it is saved with the stage.
         image_passes: images counted so far.
@@ -120,9 +117,6 @@ class Stage(ABC, Generic[Result]):
     #: values, and objects with ``state_dict()`` and ``load_state_dict()``. Weights that it trains are among them.
     state_attributes: tuple[str, ...] = ()
 
-    #: Whether units are worth compiling for it; not for networks that are sampled anew in every epoch.
-    compiles_units = False
-
     def __init__(self, name: str, task: int, epochs: int, seed: int, device: torch.device) -> None:
         self.name = name
         self.task = task
@@ -131,15 +125,15 @@ class Stage(ABC, Generic[Result]):
         self.epoch = 0
         self.ended = False
         self.image_passes = 0
-        self.flops: int | None = 0
+        self.flops = 0
         self.seconds = 0.0
-        self.cpu_seconds: float | None = 0.0
+        self.cpu_seconds = 0.0
         self.clipped = ClippedSteps()
         self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
-        #: For each reward the probability that guessing does as well; ``None``: the earlier ones are not known.
-        self.guessing: list[float] | None = []
+        #: For each reward the probability that guessing does as well.
+        self.guessing: list[float] = []
         self.randomness = RandomState(seed, device)
         self._on_progress: ProgressCallback | None = None
         #: Called with all images passed so far, whenever some are counted.
@@ -164,14 +158,7 @@ class Stage(ABC, Generic[Result]):
             set_state(self, name, state[name])
 
     def passed(self, images: int) -> None:
-        """Count images passed forward, and report progress now and then.
-
-        Args:
-            images: number of images, e.g. of a batch.
-
-        Raises:
-            RunError: the stage exceeds the image passes that its factory announced.
-        """
+        """Count so many images passed forward, and report progress now and then."""
         self.image_passes += images
         if (rehearsal := active_rehearsal()) is not None and torch.is_grad_enabled():
             rehearsal.trained += images
@@ -182,21 +169,11 @@ class Stage(ABC, Generic[Result]):
             self._notify(running=now - self._began)
 
     def rewarded(self, accuracy: float, images: TaskImages) -> None:
-        """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well.
-
-        Args:
-            accuracy: in [0, 1].
-            images: those that it was measured on.
-        """
-        if self.guessing is not None:
-            self.guessing.append(guessing_probability(accuracy, images.labels))
+        """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well."""
+        self.guessing.append(guessing_probability(accuracy, images.labels))
 
     def advance(self) -> None:
-        """Run one epoch under the stage's own randomness.
-
-        Raises:
-            RunError: the loss is not finite any more.
-        """
+        """Run one epoch under the stage's own randomness; a loss that is not finite is a RunError."""
         with self._metered(), self.randomness.active(), self.clipped.counting():
             self.report = self.run_epoch()
         self.epoch += 1
@@ -221,7 +198,7 @@ class Stage(ABC, Generic[Result]):
         self._notify()
         if (rehearsal := active_rehearsal()) is not None:
             rehearsal.stage = self.name
-        with metered(self._costs, self._add_costs):
+        with self._abridging(self):
             for _ in abridged([1] * (self.epochs - self.epoch)):
                 if self.ended:
                     break
@@ -248,59 +225,45 @@ class Stage(ABC, Generic[Result]):
             "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
-            "guessing": self.guessing if self.guessing is None else list(self.guessing),
+            "guessing": list(self.guessing),
             "randomness": self.randomness.state_dict(),
             "own": self.get_extra_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned.
-
-        Raises:
-            RunError: the state is another stage's.
-        """
+        """Restore what :meth:`state_dict` returned; that of another stage is a RunError."""
         if (state["stage"], state["task"]) != (self.name, self.task):
             raise RunError(
                 f"this is the state of stage {state['stage']!r} of task {state['task']}, "
                 f"not of stage {self.name!r} of task {self.task}"
             )
         for name in _COUNTS:
-            # Earlier versions counted no operations, and noted neither clipped steps nor rewards.
-            setattr(self, name, state.get(name) if name == "flops" else state[name])
-        self.ended = state.get("ended", False)
-        self.clipped.load_state_dict(state.get("clipped"))
+            setattr(self, name, state[name])
+        self.ended = state["ended"]
+        self.clipped.load_state_dict(state["clipped"])
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
-        known = state.get("guessing")
-        self.guessing = None if known is None else list(known)
+        self.guessing = list(state["guessing"])
         self.randomness.load_state_dict(state["randomness"])
         self.set_extra_state(state["own"])
 
     @contextlib.contextmanager
     def _metered(self) -> Iterator[None]:
         self._began, computed = time.perf_counter(), time.process_time()
+        with FlopCounter() as counter, self._abridging(counter):
+            yield
+        self.seconds += time.perf_counter() - self._began
+        self.cpu_seconds += time.process_time() - computed
+        self.flops += counter.flops
 
-        def costs() -> Costs:
-            return self.image_passes, counter.flops
+    def _abridging(self, counted: Any) -> contextlib.AbstractContextManager[None]:
+        """Have loops abridged by the images passed and the ``flops`` counted, if a rehearsal is on."""
 
         def add_costs(further: Costs) -> None:
             self.image_passes += further[0]
-            counter.flops += further[1]
+            counted.flops += further[1]
 
-        with FlopCounter() as counter, metered(costs, add_costs):
-            yield
-        self.seconds += time.perf_counter() - self._began
-        if self.cpu_seconds is not None:
-            self.cpu_seconds += time.process_time() - computed
-        if self.flops is not None:
-            self.flops += counter.flops
-
-    def _costs(self) -> Costs:
-        return self.image_passes, self.flops or 0
-
-    def _add_costs(self, further: Costs) -> None:
-        self.image_passes += further[0]
-        self.flops = (self.flops or 0) + further[1]
+        return metered(lambda: (self.image_passes, counted.flops), add_costs)
 
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""
@@ -316,20 +279,47 @@ class Stage(ABC, Generic[Result]):
                     cpu_seconds=self.cpu_seconds,
                     flops=self.flops,
                     clipped_share=self.clipped.share,
-                    chance_share=chance_share(self.guessing or ()),
+                    chance_share=chance_share(self.guessing),
                 )
             self._on_progress(progress)
 
 
-class EpochlessStage(Stage[Result]):
-    """Base class of stages that compute nothing but their result, from the stage's own random state.
+@dataclass(frozen=True)
+class TaskData:
+    """Data to learn a task from. Its test images are not here, and those of other tasks are not either.
 
-    Args:
-        name: ``search``, ``creation``, ...
-        task: 0-based index of the task.
-        seed: seed of all randomness in the stage.
-        device: device to compute on.
+    Attributes:
+        index: 0-based position of the task in the stream; also the number of its head.
+        train: training images, already shuffled: ``train.batches(64, shuffle=True)`` yields images ``[b, C, H, W]``,
+            float32 and normalised, and labels ``[b]`` from 0, on the run's device.
+        valid: validation images; ``None`` where the benchmark has none. Select by them, never train on them.
     """
+
+    index: int
+    train: TaskImages
+    valid: TaskImages | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stage of learning a task, made when its turn comes, and what is done with its result.
+
+    A strategy's model changes in :attr:`make` and :attr:`apply` only, its extra state while the stage runs as well; and
+    :attr:`make` does the same whenever it finds the strategy as it was. A resumed run makes the stage again, gives it
+    its state, and then gives the strategy its extra state as of the checkpoint. Whatever else changes while the stage
+    runs belongs to the stage's state; so does what :attr:`make` computes from weights that the stage trains.
+
+    Attributes:
+        make: returns the stage; called when the earlier phases of the task are over.
+        apply: called with the stage's result; ``None``: nothing is left to do.
+    """
+
+    make: Callable[[], Stage[Any]]
+    apply: Callable[[Any], None] | None = None
+
+
+class EpochlessStage(Stage[Result]):
+    """Base class of stages that compute nothing but their result, from the stage's own random state."""
 
     def __init__(self, name: str, task: int, seed: int, device: torch.device) -> None:
         super().__init__(name, task, 0, seed, device)

@@ -1,5 +1,4 @@
-"""States of tensors and plain values: compared, checked before they are saved, loaded with errors that name the
-receiver."""
+"""States of tensors and plain values: compared, checked, loaded with errors that name the receiver."""
 
 from __future__ import annotations
 
@@ -13,10 +12,7 @@ from seu_bench.errors import CheckpointError, SeuBenchError
 
 
 def not_finite(state: Any, name: str = "") -> str | None:
-    """Return the first place of a tensor that holds NaN or infinity, e.g. ``strategy.weights.head``; ``None``: nowhere.
-
-    ``state`` nests mappings, lists and tuples of tensors and plain values; its own place is ``name``.
-    """
+    """Return the first place of a tensor with NaN or infinity, e.g. ``strategy.weights.head``; ``None``: nowhere."""
     if isinstance(state, torch.Tensor):
         return None if not state.is_floating_point() or bool(state.isfinite().all()) else name
     if isinstance(state, Mapping):
@@ -30,12 +26,7 @@ def not_finite(state: Any, name: str = "") -> str | None:
 
 
 def difference(one: Any, other: Any, name: str = "") -> str | None:
-    """Return the first place where two states differ by a bit, e.g. ``own.memory.images``; ``None``: nowhere.
-
-    Args:
-        one, other: nest mappings, lists and tuples of tensors and plain values.
-        name: their own place.
-    """
+    """Return the first place where two states differ by a bit, e.g. ``own.memory.images``; ``None``: nowhere."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return None if one.dtype == other.dtype and one.device == other.device and torch.equal(one, other) else name
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
@@ -53,11 +44,13 @@ def get_state(value: Any) -> Any:
     """Return the state of an object with ``state_dict()`` or of a generator of torch; other values as they are."""
     if isinstance(value, torch.Generator):
         return value.get_state()
+    if isinstance(value, list | dict):
+        return value.copy()
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
 def can_be_saved(value: Any) -> bool:
-    """Whether :func:`get_state` makes tensors and plain values of a value."""
+    """Return whether :func:`get_state` makes tensors and plain values of a value."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str | int | tuple) and can_be_saved(part) for key, part in value.items())
     if isinstance(value, list | tuple | set):
@@ -78,15 +71,8 @@ def set_state(owner: object, name: str, state: Any) -> None:
 
 
 @contextlib.contextmanager
-def fitting(what: str) -> Iterator[None]:
-    """Context in which any error of loading a state becomes a :class:`~seu_bench.errors.CheckpointError`.
-
-    Args:
-        what: receiver of the state, as the message names it.
-
-    Raises:
-        CheckpointError: the block failed.
-    """
+def checkpoint_error_context(what: str) -> Iterator[None]:
+    """Turn any error of loading a state into ``what`` within a ``with`` block into a CheckpointError."""
     try:
         yield
     except SeuBenchError:

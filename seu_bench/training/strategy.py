@@ -1,4 +1,4 @@
-"""Base of strategies: an Avalanche strategy that learns each task in phases.
+"""Base of strategies: an Avalanche strategy that learns each task in phases, and can be resumed within one.
 
 Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a plain Avalanche script. It adds a
 fresh optimiser and schedule per task, and validation after each epoch with the best weights restored.
@@ -6,7 +6,9 @@ fresh optimiser and schedule per task, and validation after each epoch with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -17,26 +19,31 @@ from torch import Tensor, nn
 
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
-from seu_bench.config.run import ComputeConfig
+from seu_bench.config.run import ComputeConfig, Precision
+from seu_bench.data.avalanche import BatchLoader, task_images
+from seu_bench.data.images import TaskImages
+from seu_bench.models.feature_cache import FeatureCache, feature_tiers
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.loops import EpochMeter, clip_gradients, evaluate, make_sgd
-from seu_bench.training.phases import Phase, PhasedStrategy, TaskData
-from seu_bench.training.stage import ProgressCallback
+from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_sgd
+from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
+from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
 from seu_bench.training.task_inference import task_inference
-from seu_bench.training.task_training import PlateauStage, TrainingStage
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.template import LeanTemplate, SilentLogger
 from seu_bench.utils.seeding import derive_seed
 
+#: Keys of the states of what is attached begin so, unlike names of attributes.
+_ATTACHED = "attached "
 
-class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-arg]
+
+class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg]
     """Base of strategies: override :meth:`phases` or :meth:`penalty`, list own state in :attr:`state_attributes`.
 
     Args:
         model: network with one head per task.
         schedule: epochs, batch size and learning rate of the training stage.
         seed: seed of everything random.
-        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``), ``constant``, or ``plateau``.
+        lr_schedule: ``cosine`` (per task, to ``min_learning_rate``), or ``constant``.
         restore: whether the weights of the best validation loss are restored, or those of the last epoch remain.
         device: device to train on.
         eval_mb_size: images per batch in evaluation.
@@ -44,7 +51,6 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         on_progress: callback for the progress of every stage.
         plugins: Avalanche plugins.
         evaluator: Avalanche's; silent by default.
-        avalanche: further arguments of the next class, for strategies that have one of Avalanche's among their bases.
 
     Example::
 
@@ -55,11 +61,23 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
                 return [Phase(lambda: self.training_stage(task), lambda _: self.drop_anchor())]
     """
 
+    model: MultiHeadModel
+
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
     whole_stream = False
 
     #: Name of the option that is the strength of the penalty, for whoever should lower it.
     penalty_strength = "the penalty's strength"
+
+    #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
+    #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
+    state_attributes: tuple[str, ...] = ()
+
+    #: What a run attached, by name; it is saved and restored with the strategy.
+    attached: Mapping[str, Any] = {}
+
+    #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
+    resumes_within_tasks = True
 
     def __init__(
         self,
@@ -75,7 +93,6 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         on_progress: ProgressCallback | None = None,
         plugins: Sequence[Any] | None = None,
         evaluator: EvaluationPlugin | None = None,
-        avalanche: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             model=model,
@@ -87,16 +104,27 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             device=device,
             plugins=plugins,
             evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
-            compute=compute or ComputeConfig(),
-            on_progress=on_progress,
-            **(avalanche or {}),
         )
+        self.model.to(self.device)
         self.schedule = schedule
         self.seed = seed
         self.lr_schedule = lr_schedule
         self.restore = restore
+        self.compute = compute or ComputeConfig()
+        self.on_progress = on_progress
+        #: Called after every epoch of every stage.
+        self.pause: Pause | None = None
+        has_state = bool(self.state_attributes) or type(self).get_extra_state is not StagedStrategy.get_extra_state
+        #: Whether a run can resume with it. The state of Avalanche's plugins is known to a subclass at best.
+        self.resumable = has_state or not plugins
+        #: Largest bytes of cached features so far; ``None`` where the model has no frozen layers.
+        self.peak_feature_bytes = 0 if self.model.has_frozen_layers else None
         self.epoch_meter: EpochMeter | None = None
         self._clipped: list[nn.Parameter] = []
+        #: The strategy as it was when the present phase began; ``weights`` are their names.
+        self._begun: Mapping[str, Any] | None = None
+        self._stage: Stage[Any] | None = None
+        self._pending: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, context: StrategyContext, *, model: MultiHeadModel, **more: Any) -> Self:
@@ -130,21 +158,42 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         """Return the phases that learn a task, in order; by default training alone.
 
         It must not change the strategy: a resumed run calls it again. Changes belong into a phase's functions.
-
-        Args:
-            task: training and validation images of the task.
         """
         return [Phase(lambda: self.training_stage(task))]
 
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return the state beside the model's, as it is now: by default that of :attr:`state_attributes`."""
+        return {name: get_state(getattr(self, name)) for name in self.state_attributes}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`get_extra_state` returned; the model is restored already."""
+        for name in self.state_attributes:
+            set_state(self, name, state[name])
+
+    def kept(self) -> Mapping[str, Any]:
+        """Return all that is kept for later tasks, by kind; its bytes are the record's ``memory_bytes``.
+
+        By default the model and what :meth:`get_extra_state` returns, but for random generators. Override it where that
+        is not all, or where the state stands for something else, such as places of images for the images. See
+        :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
+        """
+        if not self.resumable:
+            return {}
+        # What a model's state holds beside parameters is buffers: what is counted once is not counted again.
+        counted = {"parameters": list(self.model.parameters()), "masks": list(self.model.packed_masks())}
+        own = self.get_extra_state().items()
+        learned = {name: value for name, value in own if not isinstance(getattr(self, name, None), torch.Generator)}
+        return {**counted, "buffers": self.model, **learned}
+
     def validation_loss(self, task: TaskData, on_batch: Callable[[int], None]) -> float | None:
-        """Return the mean loss per validation image, by which weights are selected.
+        """Return the mean cross-entropy per validation image with :meth:`penalty`, by which weights are selected.
 
         Args:
             task: the task's images.
             on_batch: called with the number of images of each batch.
 
         Returns:
-            Cross-entropy plus :meth:`penalty`; ``None`` without validation images.
+            The loss; ``None`` without validation images.
         """
         if task.valid is None or not len(task.valid):
             return None
@@ -179,26 +228,36 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
         """Return fields of the record that only this strategy knows, e.g. ``genotypes`` and ``paths``."""
         return {}
 
-    # ------------------------------------------------------------------ for subclasses
-
-    def training_stage(self, task: TaskData) -> TrainingStage:
-        """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
-        return PlateauStage(self, task) if self.lr_schedule == "plateau" else TrainingStage(self, task)
-
-    def seed_for(self, purpose: str, task: int) -> int:
-        """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
-        return derive_seed(self.seed, purpose, task)
-
     def batch_signature(self) -> Hashable:
-        """Return what tells batches of different cost per image apart, whose operations are then counted once each.
-
-        It is asked for when the batch is there; by default all cost the same.
-        """
+        """Return what tells batches of different cost per image apart, whose operations are then counted once each."""
         return None
 
     def training_mode(self) -> None:
         """Make the model ready for an epoch of training; called once before each."""
         self.model.train()
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def training_stage(self, task: TaskData) -> TrainingStage:
+        """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
+        return TrainingStage(self, task)
+
+    def seed_for(self, purpose: str, task: int) -> int:
+        """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
+        return derive_seed(self.seed, purpose, task)
+
+    def passed(self, images: int) -> None:
+        """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.
+
+        They should cost as much per image as the batch's own: operations are measured on one batch and multiplied.
+        """
+        if self._stage is not None:
+            self._stage.passed(images)
+
+    @property
+    def learned(self) -> int:
+        """Number of tasks learned so far."""
+        return int(self.clock.train_exp_counter)
 
     # ------------------------------------------------------------------ Avalanche's flow
 
@@ -214,17 +273,149 @@ class StagedStrategy(PhasedStrategy, SupervisedTemplate):  # type: ignore[type-a
             clip_gradients(self._clipped, self.schedule.clip_norm)
         self.optimizer.step()
 
+    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
+        """Make a fresh optimiser over what trains in ``module``."""
+        self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self.optimizer = make_sgd(self._clipped, schedule)
+
     def _before_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None:
             self.epoch_meter.begin(self.batch_signature())
-        super()._before_training_iteration(**kwargs)
+        super()._before_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
 
     def _after_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None and self.mb_output is not None:
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
-        super()._after_training_iteration(**kwargs)
+        super()._after_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
 
-    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
-        """A fresh optimiser over what trains in ``module``."""
-        self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self.optimizer = make_sgd(self._clipped, schedule)
+    def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
+        index, loader = self._task_of(experience), self.dataloader
+        # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
+        is_ours = isinstance(loader, BatchLoader)
+        train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
+        valid = self._validation_of(experience, eval_streams)
+        with self._features_cached() as numbered:
+            train, valid = numbered(train), None if valid is None else numbered(valid)
+            if is_ours:
+                self.dataloader = BatchLoader(train, loader.batch_size, shuffle=loader.shuffle)
+            self._learn(TaskData(index, train, valid))
+
+    def _learn(self, task: TaskData) -> None:
+        """Run the phases of a task, from where :meth:`load_state_dict` resumes."""
+        phases = self.phases(task)
+        pending, self._pending = self._pending, None
+        first = 0 if pending is None else int(pending["phase"])
+        with checkpoint_error_context(f"task {task.index}"):
+            if first >= len(phases):
+                raise ValueError(f"there is no phase {first} among {len(phases)}")
+        for number, phase in enumerate(phases[first:], start=first):
+            if self.resumes_within_tasks:
+                self._begun = self._beginning(task.index, number)
+            stage = phase.make()
+            if self.model.feature_cache is not None:
+                self.model.feature_cache.begin_stage()
+            if pending is not None:
+                with checkpoint_error_context(f"stage {stage.name!r} of task {task.index}"):
+                    stage.load_state_dict(pending["stage"])
+                    self._set_own_state(pending["own_now"])
+                    self._set_clock(pending["clock"])  # Avalanche's counts of a task began at 0 with this training
+                pending = None
+            self._stage = stage
+            compiles = self.compute.compile and isinstance(stage, TrainingStage)
+            compiling = self.model.compiling(self.train_mb_size) if compiles else nullcontext()
+            with computing_in(self.compute.precision, self.device), compiling:
+                result = stage.run(self.on_progress, self.pause)
+            self._stage = None
+            if phase.apply is not None:
+                phase.apply(result)
+        self._begun = None
+
+    @contextmanager
+    def _features_cached(self) -> Iterator[Callable[[TaskImages], TaskImages]]:
+        """Cache outputs of frozen layers, if there are any, for images that went through the function it yields."""
+        if not self.model.has_frozen_layers:
+            yield lambda images: images
+            return
+        dtype = None if self.compute.precision == "float32" else torch.bfloat16
+        cache = FeatureCache(feature_tiers(self.device, self.compute.feature_cache), self.train_mb_size, dtype)
+        self.model.feature_cache = cache
+        try:
+            yield cache.number
+        finally:
+            self.model.feature_cache = None
+            self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
+
+    # ------------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the strategy as it was when the present phase began, and its extra state and stage as they are now.
+
+        In a file, what the phase did not change of the extra state is stored once. The weights are today's: those that
+        the phase found and its stage trains are in the stage's state as well, and are stored once, too. What was loaded
+        into the middle of a phase stays as it is until it is resumed.
+        """
+        if self._pending is not None:
+            return dict(self._pending)
+        begun = self._begun or self._beginning(self.learned, 0)
+        weights, own = self.model.state_dict(), begun["own"]
+        return {
+            **begun,
+            "own_now": {
+                name: own[name] if name in own and difference(own[name], value) is None else value
+                for name, value in self._own_state().items()
+            },
+            "weights": {name: weights[name] for name in begun["weights"]},
+            "stage": None if self._stage is None else self._stage.state_dict(),
+            "clock": {name: value for name, value in vars(self.clock).items() if isinstance(value, int)},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned; on a strategy that has learned nothing yet.
+
+        Raises:
+            CheckpointError: it does not fit this strategy.
+        """
+        with checkpoint_error_context("the strategy"):
+            self._set_clock(state["clock"])
+            self.model.load_architecture(state["architecture"])
+            self.model.to(self.device)
+            self.model.load_state_dict(state["weights"])
+            for name, weight in self.model.named_parameters():
+                weight.requires_grad_(name not in state["frozen"])
+            self._set_own_state(state["own"])
+            if state["stage"] is not None and (state["task"] != self.learned or state["phase"] < 0):
+                raise ValueError(f"task {state['task']} does not follow {self.learned} learned ones")
+        self._pending = state if state["stage"] is not None else None
+
+    def _own_state(self) -> dict[str, Any]:
+        return {**self.get_extra_state(), **{_ATTACHED + name: get_state(it) for name, it in self.attached.items()}}
+
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:
+        own = copy.deepcopy(dict(state))
+        for name, it in self.attached.items():
+            it.load_state_dict(own[_ATTACHED + name])
+        self.set_extra_state({name: value for name, value in own.items() if not name.startswith(_ATTACHED)})
+
+    def _set_clock(self, counts: Mapping[str, Any]) -> None:
+        for name, value in counts.items():
+            if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
+                raise ValueError(f"the clock's {name} is {value!r}")
+            setattr(self.clock, name, value)
+
+    def _beginning(self, task: int, phase: int) -> dict[str, Any]:
+        model = self.model
+        return {
+            "task": task,
+            "phase": phase,
+            "architecture": model.architecture(),
+            "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
+            "weights": list(model.state_dict()),
+            # It is remembered while the stage runs, which may change it in place.
+            "own": copy.deepcopy(self._own_state()),
+        }
+
+
+def computing_in(precision: Precision, device: torch.device) -> torch.autocast:
+    """Compute products in bfloat16 for the length of a ``with`` block, if ``precision`` says so."""
+    # Without its cache of converted weights: the block lasts for many steps of the optimiser, which change them.
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)

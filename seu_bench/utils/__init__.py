@@ -4,7 +4,7 @@
 - ``reading``: regular files and folders read, nothing passed over
 - ``locks``: one process at a time for a run or a folder
 - ``text``: text made safe for terminals and Markdown, sizes and durations
-- ``notebook``: small HTML tables for notebooks
+- ``notebook``: HTML tables for notebooks
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
 - ``hardware``: cores and memory that are available, threads to compute with

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-class _TolerantStream(io.TextIOBase):
-    """The stream of :func:`tolerant`."""
+class _TolerantStream:
+    """The stream of :func:`tolerant`: writes may fail; all else is asked of the stream behind."""
 
     def __init__(self, find: Callable[[], TextIO | None]) -> None:
         self._find = find
 
-    @property
-    def _stream(self) -> TextIO | None:
+    def __getattr__(self, name: str) -> Any:
         stream = self._find()
         # While bars are drawn, rich puts a stream of its own there, which prints by the console that writes here.
-        return getattr(stream, "rich_proxied_file", stream)
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream."""
-        return getattr(self._stream, "encoding", None) or "utf-8"
+        return getattr(getattr(stream, "rich_proxied_file", stream), name)
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
-        return self._stream is not None and self._stream.isatty()
-
-    def fileno(self) -> int:
-        """The descriptor, where the stream has one."""
-        if self._stream is None:
-            raise io.UnsupportedOperation("fileno")
-        return self._stream.fileno()
+        with contextlib.suppress(AttributeError, ValueError):
+            return bool(self.__getattr__("isatty")())
+        return False
 
     def write(self, text: str) -> int:
-        """Write text, or drop it."""
-        with contextlib.suppress(OSError, ValueError):  # closed files raise ValueError
-            if self._stream is not None:
-                self._stream.write(text)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed files raise ValueError
+            self.__getattr__("write")(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or leave it."""
-        with contextlib.suppress(OSError, ValueError):
-            if self._stream is not None:
-                self._stream.flush()
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            self.__getattr__("flush")()
 
 
 def tolerant(find: Callable[[], TextIO | None]) -> IO[str]:
@@ -61,9 +45,6 @@ def tolerant(find: Callable[[], TextIO | None]) -> IO[str]:
 
     Args:
         find: returns the stream to write to, at each call; None if there is none.
-
-    Example:
-        ``print("task 1 of 5", file=tolerant(lambda: sys.stderr))``
     """
     return cast("IO[str]", _TolerantStream(find))
 

@@ -1,4 +1,4 @@
-"""Cores and memory that this process may use, and threads that it computes with."""
+"""Cores and memory that this process may use, threads that it computes with, and what there is too little of."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
 
     Args:
         share: the file that holds it: microseconds of computing, or ``max``, in so many microseconds of time.
-
-    Returns:
-        Number of cores.
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
@@ -40,9 +37,6 @@ def computing_with(threads: int) -> Iterator[None]:
     """Have torch compute with so many threads for the length of a ``with`` block.
 
     How sums are shared out decides how they are rounded, and by default that would be the number of cores.
-
-    Args:
-        threads: at least 1; there may be fewer cores.
     """
     import torch
 
@@ -68,24 +62,6 @@ SHORTAGE_REMEDIES: Final = {
     "memory": "choose a smaller network or batch, or fewer images, or run less at once",
     "threads": "run less at once, or raise the limit of processes and threads (ulimit -u)",
 }
-
-
-def shortage(error: BaseException) -> str | None:
-    """Recognise an error that says that the machine has not enough of something.
-
-    Args:
-        error: of any kind.
-
-    Returns:
-        ``memory`` or ``threads``; ``None``: it says something else.
-    """
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return "memory"
-    if not isinstance(error, RuntimeError | OSError | ValueError):
-        return None
-    return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
-
-
 #: What libraries say of an option's value that no network can be made of or trained with: what it means, what to do.
 _IMPOSSIBLE: Final = {
     "Expected more than 1 value per channel": (
@@ -100,15 +76,17 @@ _IMPOSSIBLE: Final = {
 }
 
 
+def shortage(error: BaseException) -> str | None:
+    """Return what the machine has not enough of by an error, ``memory`` or ``threads``; ``None``: it says else."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return "memory"
+    if not isinstance(error, RuntimeError | OSError | ValueError):
+        return None
+    return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
+
+
 def impossible_value(error: BaseException) -> tuple[str, str] | None:
-    """Recognise an error that an impossible value of an option causes.
-
-    Args:
-        error: of any kind.
-
-    Returns:
-        What happened, and what to do, which names the option; ``None``: it says something else.
-    """
+    """Return what happened and what to do, of an error that an impossible value of an option causes, or ``None``."""
     return next((told for said, told in _IMPOSSIBLE.items() if said in str(error)), None)
 
 

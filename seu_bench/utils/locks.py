@@ -1,15 +1,14 @@
 """Locks in shared folders: one process at a time makes a run or writes leaderboards, on however many hosts.
 
 A lock is a marker file, a :class:`filelock.SoftFileLease`, which its holder refreshes. It needs nothing of the file
-system but that a file can be created where none is. A dead holder of this host is followed at once. One of another host
-cannot be asked; it is followed when its marker stood still for the lease, by the clock of the process that waits.
+system but that a file can be created where none is. A dead holder on this host is followed at once; one on another host
+when its marker stood still for the lease, by the clock of the process that waits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import socket
 import time
@@ -40,6 +39,7 @@ class Holder:
     pid: int
     host: str
     alive: bool | None  #: ``None``: it runs on another host, or cannot be asked.
+    token: str | None = None
 
     def __str__(self) -> str:
         return f"process {self.pid} on host {printable(self.host)}"
@@ -52,69 +52,48 @@ class _FolderLock:
         self.folder, self.path, self.lease = folder, folder / name, lease
         self._lease = SoftFileLease(self.path, lease_duration=lease, thread_local=False)
         self._made: list[Path] = []
-        self._seen: tuple[tuple[int, ...] | None, float] = (None, 0.0)
+        self._seen: tuple[int | None, float] = (None, 0.0)
 
-    def attempt(self) -> bool:
+    def try_acquire(self) -> bool:
         """Try once to take the marker, also from a holder that is known to be dead."""
         try:
             missing = [path for path in (self.folder, *self.folder.parents) if not os.path.lexists(path)]
             self._made += [folder for folder in missing if folder not in self._made]
             make_folder(self.folder)
             self._lease.acquire(blocking=False)
-        except (Timeout, FileNotFoundError):
+        except (Timeout, LeaseSettingsMismatch, FileNotFoundError):
+            self._remove_abandoned()
             return False  # where others removed a folder that was empty, it is made again at the next attempt
-        except LeaseSettingsMismatch as error:
-            raise ResultsError(
-                "the lock there was made by a version of seu-bench with another kind of lock",
-                where=str(self.path),
-                remedy="use one version in one results folder; delete that file if no process runs there",
-            ) from error
         except (OSError, ValueError) as error:
             raise cannot_write(self.path, error) from error
         remove_parts(self.folder)
-        # Markers that a process had moved aside when it was killed in the middle of following another.
-        with contextlib.suppress(OSError):
-            for path in self.folder.glob(f"{self.path.name}.*"):
-                aside = re.fullmatch(r"\.(break|restore)\.(\d{1,9})\.[0-9a-f]+", path.name.removeprefix(self.path.name))
-                if aside and not psutil.pid_exists(int(aside[2])):  # type: ignore[no-untyped-call]
-                    path.unlink(missing_ok=True)
         return True
 
-    def look(self) -> tuple[Holder | None, bool]:
-        """Return the holder of the marker, and whether that is another or a fresher one than at the last look."""
-        state, seen = _state(self.path), self._seen[0]
-        if state != seen:
-            self._seen = (state, time.monotonic())
-        return _holder(self.path), None not in (state, seen) and state != seen
+    def release(self) -> None:
+        """Give the lock back if it is held; its folder and those made for it go where they are empty."""
+        with contextlib.suppress(OSError):
+            self._lease.release()
+        for folder in (self.folder, *self._made):
+            with contextlib.suppress(OSError, ValueError):
+                folder.rmdir()  # refuses where something is in it
+        self._made = []
 
-    def clear_abandoned(self, holder: Holder | None) -> None:
-        """Remove a marker that nobody can hold any more, where the lease cannot take it over."""
-        state, since = self._seen
-        # A little longer than the lease, which does it better: it takes a marker over in one step.
-        still = time.monotonic() - since >= self.lease * 1.1
-        if state is None or not (still or (holder is not None and holder.alive is False)):
+    def _remove_abandoned(self) -> None:
+        """Remove a marker that filelock leaves: of a process that was not reaped, without a name, or on some NFS."""
+        holder, state, now = _holder(self.path), _refreshed(self.path), time.monotonic()
+        if state != self._seen[0]:
+            self._seen = state, now
+        # A little longer than the lease, which filelock ends better: it takes a marker over in one step.
+        is_alive = holder.alive if holder is not None else None
+        if state is None or is_alive or (is_alive is None and now - self._seen[1] < 1.1 * self.lease):
             return
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}{PART}")
         with contextlib.suppress(OSError):
-            if _state(self.path) != state:
-                return
             self.path.rename(aside)
-            moved = _state(aside)
-            if moved is not None and moved[:2] == state[:2]:
+            if (_holder(aside), _refreshed(aside)) == (holder, state):
                 aside.unlink()
-            elif _state(self.path) is None:
+            else:
                 aside.rename(self.path)  # another process took it in this very moment
-
-    def release(self) -> None:
-        """Give the lock back if it is held, and remove its folder and those made for it where they are empty."""
-        try:
-            with contextlib.suppress(OSError):
-                self._lease.release()
-        finally:
-            for folder in (self.folder, *self._made):
-                with contextlib.suppress(OSError, ValueError):
-                    folder.rmdir()  # refuses where something is in it
-            self._made = []
 
 
 class RunLock(_FolderLock):
@@ -142,12 +121,12 @@ class RunLock(_FolderLock):
             ResultsError: the folder cannot be made or written to.
         """
         refuse_link(self.folder, "remove it, or give another folder with --results")
-        notified, began = False, time.monotonic()
+        began, notified, refreshed = time.monotonic(), False, None
         try:
-            while not self.attempt():
-                (holder, refreshed), waited = self.look(), time.monotonic() - began
-                who = holder or "an unknown process"
-                if holder is not None and (holder.alive or (notified and refreshed)):
+            while not self.try_acquire():
+                holder, waited, before = _holder(self.path), time.monotonic() - began, refreshed
+                who, refreshed = holder or "an unknown process", _refreshed(self.path)
+                if holder is not None and (holder.alive or (notified and before != refreshed)):
                     raise RunLockedError(
                         f"{self._name} is held by {holder}",
                         where=str(self.folder),
@@ -159,12 +138,10 @@ class RunLock(_FolderLock):
                         where=str(self.path),
                         remedy="delete that file if no process makes this run",
                     )
-                # A mark that cannot be read is mostly one that is just being made, or removed.
-                if not notified and (waited > 2 if holder is None else holder.alive is None):
+                if not notified and holder is not None and holder.alive is None:
                     notified = True
                     watching = f"watching for up to {self.lease:.0f} seconds whether it lives"
                     notice(f"{self._name} is marked as held by {who}: {watching}")
-                self.clear_abandoned(holder)
                 time.sleep(min(0.5, self.lease / 20))
         except BaseException:
             self.release()
@@ -176,10 +153,9 @@ class RunLock(_FolderLock):
         Raises:
             ResultsError: another process took it over, or the folder vanished.
         """
-        lost, token = self._lease.compromise, self._lease.token
         for _ in range(20):
-            owner = self._lease.owner
-            if lost is None and token is not None and owner is not None and owner.token == token:
+            lost, owner = self._lease.compromise, self._lease.owner
+            if lost is None and owner is not None and owner.token == self._lease.token:
                 return
             try:
                 with contextlib.suppress(FileNotFoundError):
@@ -194,7 +170,7 @@ class RunLock(_FolderLock):
         elif (holder := _holder(self.path)) is not None:
             what = f"{self._name} was taken over by {holder}"
         else:
-            what = f"the lock of {self._name} was lost" + (f": {lost.reason}" if lost is not None else "")
+            what = f"the lock of {self._name} was lost"
         remedy = "see who else works in that folder, then give the same command again"
         raise ResultsError(what, where=str(self.folder), remedy=remedy)
 
@@ -205,26 +181,23 @@ def holder_of(folder: Path) -> Holder | None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, wait: float = 60.0) -> Iterator[None]:
+def folder_lock(folder: Path, wait: float = 60.0) -> Iterator[None]:
     """Lock ``folder`` for a ``with`` block. It is made, and removed again if it is empty afterwards.
 
     Args:
+        folder: to be written to by one process at a time.
         wait: seconds to wait for others at the most; a :class:`ResultsError` says who took longer.
     """
     lock = _FolderLock(folder, f".{LOCK_NAME}", LEASE)
-    looked = began = time.monotonic()
+    began = time.monotonic()
     try:
-        while not lock.attempt():
-            now = time.monotonic()
-            if now - looked >= min(1.0, wait):  # not at every attempt: those who wait shall not slow the writer
-                looked, (holder, _) = now, lock.look()
-                if now - began >= wait:
-                    raise ResultsError(
-                        f"waited {wait:.0f} seconds for {holder or 'an unknown process'} to finish writing there",
-                        where=str(folder),
-                        remedy="give the command again when that process has ended",
-                    )
-                lock.clear_abandoned(holder)
+        while not lock.try_acquire():
+            if time.monotonic() - began >= wait:
+                raise ResultsError(
+                    f"waited {wait:.0f} seconds for {_holder(lock.path) or 'an unknown process'} to finish there",
+                    where=str(folder),
+                    remedy="give the command again when that process has ended",
+                )
             time.sleep(0.1)
         yield
     finally:
@@ -234,10 +207,10 @@ def alone_in(folder: Path, wait: float = 60.0) -> Iterator[None]:
 def _holder(marker: Path) -> Holder | None:
     """Return the holder of a marker; ``None``: there is none, or it is no marker."""
     owner = SoftFileLease(marker).owner
-    return None if owner is None else Holder(owner.pid, owner.hostname, _lives(owner))
+    return None if owner is None else Holder(owner.pid, owner.hostname, _is_alive(owner), owner.token)
 
 
-def _lives(owner: OwnerRecord) -> bool | None:
+def _is_alive(owner: OwnerRecord) -> bool | None:
     """Whether the process that wrote a marker lives; ``None``: that cannot be found out here."""
     try:
         namespace = Path("/proc/self/ns/pid").stat().st_ino
@@ -247,8 +220,7 @@ def _lives(owner: OwnerRecord) -> bool | None:
     if owner.hostname != socket.gethostname() + ("" if namespace == _HOST_NAMESPACE else f"?pidns-{namespace:x}"):
         return None
     try:
-        status = psutil.Process(owner.pid).status()  # type: ignore[no-untyped-call]
-        if status in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+        if psutil.Process(owner.pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):  # type: ignore[no-untyped-call]
             return False  # it has ended, and nobody asked how
         began = int(Path(f"/proc/{owner.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     except psutil.NoSuchProcess:
@@ -258,10 +230,8 @@ def _lives(owner: OwnerRecord) -> bool | None:
     return owner.start is None or began == owner.start % 2**64  # otherwise another process of the same number
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
-    """Change with every refresh of a file; the first two parts identify the file."""
-    try:
-        state = path.lstat()
-    except (OSError, ValueError):
-        return None
-    return state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size
+def _refreshed(marker: Path) -> int | None:
+    """Return when a marker was refreshed last, by the clock of the file system."""
+    with contextlib.suppress(OSError, ValueError):
+        return marker.lstat().st_mtime_ns
+    return None

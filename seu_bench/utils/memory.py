@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import ctypes
+from typing import Final
 
 #: Parameters of glibc's ``mallopt``, as its ``malloc.h`` numbers them.
 _TRIM_THRESHOLD: Final = -1
@@ -25,22 +23,12 @@ CHOICES: Final = (
 def keep_freed_memory() -> bool:
     """Have the process reuse the memory that it frees, rather than return it to the system.
 
-    A training step allocates and frees large tensors, the same in every step. glibc returns the largest to the system
-    at once, which hands out pages of zeros for the next. To reuse them is faster the larger they are, and takes more
-    memory at the most, for what is free lies in pieces
-    (results/published/performance_decisions.md has both). Results are the same.
-
-    Nothing is changed where the C library is not glibc, or where one of the variables is set by which a user decides
-    (``MALLOC_TRIM_THRESHOLD_``, ``GLIBC_TUNABLES``, ``LD_PRELOAD``, ...). It is for programs, once, at their beginning.
+    A training step allocates and frees the same large tensors each time. To reuse them is faster, and takes more memory
+    at the most (results/published/performance_decisions.md has both); results are the same. Nothing is changed where
+    the C library is not glibc, or one of :data:`CHOICES` is set. It is for programs, once, at their beginning.
 
     Returns:
         Whether freed memory is kept from now on.
-
-    Source:
-        ``mallopt(3)``.
-
-    Example:
-        ``keep_freed_memory(); import torch``
     """
     library = _glibc()
     if library is None or any(os.environ.get(name) for name in CHOICES):
@@ -49,20 +37,13 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> None:
-    """Return what the process has freed to the system, as far as whole pages are free; a matter of milliseconds.
-
-    Source:
-        ``malloc_trim(3)``.
-    """
+    """Return what the process has freed to the system, as far as whole pages are free; a matter of milliseconds."""
     if (library := _glibc()) is not None:
         library.malloc_trim(0)
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """The C library of the process, if it is glibc."""
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
-
     library = ctypes.CDLL(None)
     return library if hasattr(library, "gnu_get_libc_version") else None

@@ -1,4 +1,4 @@
-"""Small HTML tables for notebooks: text escaped, no scripts, no colours but a shade that suits light and dark ones."""
+"""HTML tables for notebooks: text escaped, no scripts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,6 @@ from seu_bench.utils.text import printable
 
 #: Rows of a table; the rest is counted.
 MOST_ROWS: Final = 100
-#: Letters of a cell; the rest is cut.
-_LONGEST: Final = 300
-
-
-class Shaded(NamedTuple):
-    """A cell with a ground, the stronger the higher ``share`` in [0, 1] is."""
-
-    text: str
-    share: float
 
 
 class Strong(NamedTuple):
@@ -35,38 +26,30 @@ def html_table(
     Args:
         title: above it.
         headings: of the columns.
-        rows: of cells: :class:`Shaded`, :class:`Strong`, or anything as its text; ``None`` is a dash.
+        rows: of cells: :class:`Strong`, or anything as its text; ``None`` is a dash.
         notes: lines below it.
         left: columns at the left that hold text; numbers in the others are aligned to the right.
-
-    Returns:
-        HTML, every text of which is escaped.
     """
-    lines = ['<div style="overflow-x: auto">', f"<p><strong>{_text(title)}</strong></p>"] if title else ["<div>"]
     shown = list(rows)
+    lines = ['<div style="overflow-x: auto">', f"<p><strong>{_text(title)}</strong></p>" if title else ""]
     if shown:
-        lines += ["<table>", "<thead><tr>", *_cells("th", headings, left), "</tr></thead>", "<tbody>"]
-        for row in shown[:MOST_ROWS]:
-            lines += ["<tr>", *_cells("td", row, left), "</tr>"]
-        lines += ["</tbody>", "</table>"]
+        lines += ["<table>", f"<thead>{_row('th', headings, left)}</thead>", "<tbody>"]
+        lines += [*(_row("td", row, left) for row in shown[:MOST_ROWS]), "</tbody>", "</table>"]
     if len(shown) > MOST_ROWS:
         lines.append(f"<p>and {len(shown) - MOST_ROWS:,} more</p>")
-    lines += [f"<p><small>{_text(note)}</small></p>" for note in notes]
-    return "\n".join([*lines, "</div>"])
+    return "\n".join([*lines, *(f"<p><small>{_text(note)}</small></p>" for note in notes), "</div>"])
 
 
 def matrix_table(
     title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]], notes: Iterable[str] = ()
 ) -> str:
-    """Return an accuracy matrix in percent, shaded the more the higher; rows without a measurement are left out."""
+    """Return an accuracy matrix in percent; rows without a measurement are left out."""
     tasks = max([len(names), *map(len, matrix)])
     rows: list[list[object]] = []
     for after, values in enumerate(matrix):
         if any(value is not None for value in values):
-            shown = [None if value is None else Shaded(f"{100 * value:.1f}", value) for value in values]
-            rows.append(
-                [f"{after} {names[after] if after < len(names) else ''}", *shown, *[None] * (tasks - len(shown))]
-            )
+            shown = [None if value is None else f"{100 * value:.1f}" for value in values]
+            rows.append([f"{after} {[*names, ''][min(after, len(names))]}", *shown, *[None] * (tasks - len(shown))])
     return html_table(title, ["accuracy (%) after learning", *map(str, range(tasks))], rows, notes)
 
 
@@ -77,23 +60,14 @@ def values_table(values: Mapping[str, float | None]) -> str:
     return html_table("metrics", ["metric", "value"], rows)
 
 
-def _cells(tag: str, cells: Sequence[object], left: int) -> Iterable[str]:
+def _row(tag: str, cells: Sequence[object], left: int) -> str:
+    shown = []
     for place, cell in enumerate(cells):
-        style = f"text-align: {'left' if place < left else 'right'}"
-        match cell:
-            case Shaded(text, share):
-                # Over any ground: letters keep their contrast to it.
-                style += f"; background: rgba(30, 150, 160, {0.35 * min(1.0, max(0.0, share)):.2f})"
-                content = _text(text)
-            case Strong(text):
-                content = f"<strong>{_text(text)}</strong>"
-            case None:
-                content = "-"
-            case _:
-                content = _text(str(cell))
-        yield f'<{tag} style="{style}">{content}</{tag}>'
+        text = f"<strong>{_text(cell.text)}</strong>" if isinstance(cell, Strong) else _text(cell)
+        shown.append(f'<{tag} style="text-align: {"left" if place < left else "right"}">{text}</{tag}>')
+    return f"<tr>{''.join(shown)}</tr>"
 
 
-def _text(text: str) -> str:
-    shown = printable(text)
-    return escape(shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}...")
+def _text(cell: object) -> str:
+    text = "-" if cell is None else printable(str(cell))
+    return escape(text if len(text) <= 300 else f"{text[:300]}...")

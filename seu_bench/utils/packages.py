@@ -9,15 +9,13 @@ from urllib.request import url2pathname
 
 
 def source_folder(package: str) -> Path | None:
-    """Return the folder of a package's source, where it is in development on this machine.
+    """Return the folder that a package was installed from, or lies in where no installer put it there.
 
     Args:
-        package: name of a distribution, as pip knows it.
+        package: name of a distribution; a plugin of one file is its own.
 
     Returns:
-        The folder that it was installed from, in place (``pip install -e FOLDER``) or not, or the folder that it lies
-        in, where no installer put it there; a plugin of one file is its own. ``None``: it came from an index or is not
-        installed.
+        ``None``: it came from an index or is not installed.
     """
     if package.endswith(".py"):
         return Path(package)
@@ -26,12 +24,11 @@ def source_folder(package: str) -> Path | None:
     try:
         found = distribution(package)
         origin = json.loads(found.read_text("direct_url.json") or "{}")
-        installer = found.read_text("INSTALLER")
     except (PackageNotFoundError, OSError, ValueError):
         return None
     if "dir_info" in origin:
         return Path(url2pathname(urlsplit(origin["url"]).path))
-    return None if installer or origin else Path(str(found.locate_file("")))
+    return None if origin or found.read_text("INSTALLER") else Path(str(found.locate_file("")))
 
 
 def remedy_for(package: str) -> str:

@@ -48,8 +48,7 @@ class _Display:
     """A :class:`rich.progress.Progress` for nested work, drawn as long as there is any."""
 
     def __init__(self, console: Console, delay: float) -> None:
-        self._console = console
-        self._delay = delay
+        self._console, self._delay = console, delay
         self._progress: Progress | None = None
         self._timer: threading.Timer | None = None
 
@@ -74,12 +73,9 @@ class _Display:
             redirect_stdout=False,  # it would be drawn above the bars instead of going where the caller sent it
             redirect_stderr=False,
         )
-        if self._delay > 0:
-            self._timer = threading.Timer(self._delay, progress.start)
-            self._timer.daemon = True
-            self._timer.start()
-        else:
-            progress.start()
+        self._timer = threading.Timer(self._delay, progress.start)
+        self._timer.daemon = True
+        self._timer.start()
         return progress
 
     def close(self) -> None:
@@ -147,9 +143,6 @@ def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Ite
     Args:
         what: description in a word or two.
         total: how many there are, ``len(items)`` by default where they have a length.
-
-    Yields:
-        Each item.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)

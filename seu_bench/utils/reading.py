@@ -27,12 +27,6 @@ _LONGEST_HEADER: Final = 100_000_000
 def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading, without following a link and without waiting.
 
-    Args:
-        path: the file.
-
-    Returns:
-        The open file.
-
     Raises:
         OSError: it cannot be opened, or is something else; ``strerror`` says what.
     """
@@ -60,9 +54,6 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
         path: the file.
         largest: bytes that it may have.
 
-    Returns:
-        Its content.
-
     Raises:
         OSError: it cannot be read, is no regular file, or is larger.
     """
@@ -76,13 +67,7 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
 
 
 def announced_bytes(path: Path) -> int:
-    """Bytes that a file of safetensors has by its own header, so that one without an end is not read to it.
-
-    Args:
-        path: the file.
-
-    Returns:
-        How many; 0: it has no such header.
+    """Bytes that a file of safetensors has by its own header, so that one without an end is not read to it; 0: none.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -99,12 +84,6 @@ def announced_bytes(path: Path) -> int:
 
 def list_folder(folder: Path) -> list[Path]:
     """List a folder by name; one that does not exist is empty.
-
-    Args:
-        folder: the folder.
-
-    Returns:
-        Paths of what is in it, sorted.
 
     Raises:
         ResultsError: it cannot be read, or is no folder.

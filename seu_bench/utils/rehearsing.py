@@ -23,8 +23,7 @@ class Rehearsal:
     Attributes:
         state: returns what costs may hang on, such as the sizes of memories.
         trained: images passed forward while gradients were recorded.
-        read: returns the costs so far of what loops: images and operations.
-        add: books further ones.
+        read: returns the costs so far of what loops: images and operations; ``add`` books further ones.
         stage: name of what is rehearsed now.
         limit: seconds of a stage after which its loops end, where only speed is measured; ``None``: they do not.
         turns: stage, seconds and costs of every turn that was taken and has no shorter ones within.
@@ -53,11 +52,7 @@ def active_rehearsal() -> Rehearsal | None:
 
 @contextmanager
 def rehearsing(state: Callable[[], Hashable]) -> Iterator[Rehearsal]:
-    """Rehearse for the length of a ``with`` block.
-
-    Args:
-        state: what costs may hang on.
-    """
+    """Rehearse for the length of a ``with`` block; costs may hang on ``state``."""
     token = _active.set(found := Rehearsal(state))
     try:
         yield found
@@ -81,13 +76,10 @@ def metered(read: Callable[[], Costs], add: Callable[[Costs], None]) -> Iterator
 
 
 def abridged(sizes: Sequence[int]) -> Iterator[int]:
-    """Yield the numbers of a loop's turns.
+    """Yield the numbers of a loop's turns: all of them, or in a rehearsal those that stand for all.
 
     Args:
         sizes: of each turn, e.g. images of a batch; neighbours of one size cost the same, once that is so.
-
-    Yields:
-        Positions in ``sizes``: all of them, or in a rehearsal those that stand for all.
 
     Example:
         ``for _ in abridged([1] * steps): take_a_step()``

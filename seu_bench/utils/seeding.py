@@ -13,17 +13,11 @@ import torch
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
-    """Derive a seed for one purpose.
+    """Derive a seed in [0, 2**63) for one purpose, such as ``derive_seed(0, "training", 3)``.
 
     Args:
         seed: the run's.
         purpose: names and numbers that identify it.
-
-    Returns:
-        A number in [0, 2**63).
-
-    Example:
-        ``derive_seed(0, "training", 3)``
     """
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -11,13 +11,7 @@ from typing import Any, Final
 
 
 def parse_bytes(text: str) -> int:
-    """Parse a number of bytes.
-
-    Args:
-        text: e.g. ``0``, ``500M`` or ``2G`` (powers of 1024).
-
-    Returns:
-        Number of bytes.
+    """Parse a number of bytes, e.g. ``0``, ``500M`` or ``2G`` (powers of 1024).
 
     Raises:
         ValueError: it is none.
@@ -29,14 +23,7 @@ def parse_bytes(text: str) -> int:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Format a duration.
-
-    Args:
-        seconds: ``None`` or not finite if unknown.
-
-    Returns:
-        ``0.42 s``, ``1 min 05 s``, ``2 h 03 min`` or ``-``.
-    """
+    """Format a duration: ``0.42 s``, ``1 min 05 s``, ``2 h 03 min``, or ``-`` if it is ``None`` or not finite."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds < 59.995:
@@ -59,15 +46,8 @@ _LATEX: Final[Mapping[str, str]] = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": "`{}", "'": "'{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
     **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
-    **{
-        "≥": r"$\geq$",
-        "≤": r"$\leq$",
-        "µ": r"$\mu$",
-        "°": r"$^{\circ}$",
-        "\u2013": "--",
-        "\u2014": "---",
-        "…": r"\dots{}",
-    },
+    **{"‡": r"$\ddagger$", "≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "°": r"$^{\circ}$"},
+    **{"\u2013": "--", "\u2014": "---", "…": r"\dots{}"},
     **{"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"},
 }
 #: Accents that every font of LaTeX can set on a letter.
@@ -78,14 +58,7 @@ _CREDENTIALS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]+@")
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which could break a table or drive a terminal.
-
-    Args:
-        text: of any origin.
-
-    Returns:
-        The text on one line.
-    """
+    """Replace control characters, which could break a table or drive a terminal, and put the text on one line."""
     if not text.isprintable():
         text = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(text.split())
@@ -97,13 +70,7 @@ def printable_lines(text: str) -> str:
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Make a value harmless for a spreadsheet, which would calculate a text that begins like a formula.
-
-    Args:
-        value: of any origin.
-
-    Returns:
-        Text on one line, with an apostrophe before what begins like a formula; all else as it is.
+    """Put an apostrophe before a text that a spreadsheet would calculate; all else stays.
 
     Example:
         >>> spreadsheet_cell('=HYPERLINK("http://x")'), spreadsheet_cell(-1)
@@ -118,12 +85,6 @@ def spreadsheet_cell(value: object) -> object:
 def without_credentials(text: str) -> str:
     """Mask user names and passwords in addresses.
 
-    Args:
-        text: of any kind.
-
-    Returns:
-        The text, with ``***`` in place of each.
-
     Example:
         >>> without_credentials("no answer from https://ann:secret@host/api")
         'no answer from https://***@host/api'
@@ -132,43 +93,18 @@ def without_credentials(text: str) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """Describe an exception of a plugin or library for a message.
-
-    Args:
-        error: of any kind, with any text.
-
-    Returns:
-        Class and text on one line, at most 300 characters, without control characters and credentials.
-
-    Example:
-        >>> error_line(ValueError("no answer\\nfrom https://ann:secret@host"))
-        'ValueError: no answer from https://***@host'
-    """
+    """Describe an exception on one line of at most 300 characters, without control characters and credentials."""
     return without_credentials(printable(f"{type(error).__name__}: {error}"))[:300]
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, in a table or not.
-
-    Args:
-        text: of any origin.
-
-    Returns:
-        Markdown that shows the text as it is, on one line.
-    """
+    """Return Markdown that shows a text as it is, on one line, in a table or not."""
     # Within a word an underscore is one; elsewhere it would be emphasis.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", printable(text).translate(_MARKUP))
 
 
 def escape_latex(text: str) -> str:
-    """Escape text for LaTeX, in a table or not; no package is needed for it.
-
-    Args:
-        text: of any origin.
-
-    Returns:
-        LaTeX that prints the text as it is, on one line. Letters for which its usual fonts have no glyph, such as Greek
-        ones, are named by their number in Unicode.
+    """Return LaTeX that prints a text as it is, on one line; letters that its usual fonts lack by number in Unicode.
 
     Example:
         >>> print(escape_latex("lr=1e-3, 50 % of c_1"))

@@ -14,7 +14,7 @@ import torch
 from support.commands import FEW_IMAGES, Command
 
 import seu_bench
-from seu_bench.engine.saved_model.claims import claim_faults
+from seu_bench.engine.verification import claim_faults
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 

@@ -18,7 +18,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from support.commands import Command
 
-from seu_bench.engine.saved_model.file import KEY, SEALED
+from seu_bench.engine.saved_model import KEY, SEALED
 from seu_bench.results.record import parse_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_metrics import METRICS, compute_metrics

@@ -201,44 +201,6 @@ def test_unknown_override(key: str, said: str) -> None:
     assert "split_cifar10.toml" in str(caught.value)
 
 
-def test_all_faults_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_text(
-        """
-name = "Bad Name"
-colour = "red"
-[stream]
-kind = "classes"
-dataset = "mnist"
-classes_per_task = 0
-validation = 1.5
-[protocols.quick.training]
-epochs = "many"
-"""
-    )
-    with pytest.raises(SpecError) as caught:
-        BenchmarkFile(path).load({"striem.order": "fixed"})
-    faults = "\n".join(caught.value.faults)
-    for said in ("name", "colour", "classes_per_task", "validation", "epochs", "striem"):
-        assert said in faults
-    assert len(caught.value.faults) == 6
-
-
-def test_rules_between_keys_are_told_with_the_rest(tmp_path: Path) -> None:
-    """A rule between keys is not hidden by a wrong key, unless that key is what the rule is about."""
-    path = tmp_path / "bad.toml"
-    path.write_text('name = "x"\n[stream]\nkind = "classes"\ndataset = "mnist"\nvalidation = 2\ncolour = "red"\n')
-    with pytest.raises(SpecError) as caught:
-        BenchmarkFile(path).load()
-    assert len(caught.value.faults) == 3
-    assert sum("either classes_per_task or groups" in fault for fault in caught.value.faults) == 1
-    path.write_text('name = "x"\n[stream]\nkind = "classes"\ndataset = "mnist"\nclasses_per_task = 0\n')
-    with pytest.raises(SpecError) as caught:
-        BenchmarkFile(path).load()
-    assert len(caught.value.faults) == 1
-    assert "classes_per_task" in caught.value.faults[0]
-
-
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="does not exist"):
         BenchmarkFile(tmp_path / "none.toml").load()

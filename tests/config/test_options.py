@@ -11,7 +11,6 @@ from seu_bench.config.options import (
     Options,
     build_options,
     describe_options,
-    did_you_mean,
     parse_assignments,
     parse_value,
     split_by_prefix,
@@ -145,18 +144,3 @@ def test_descriptions() -> None:
     }
     assert (described["heat"]["default"], described["lid"]["default"]) == (None, True)
     assert described["method"]["choices"] == ["boil", "fry"]
-
-
-def test_near_names() -> None:
-    """A near name is proposed, a far one is not."""
-    assert did_you_mean("epohcs", ["batch_size", "epochs"]) == " (did you mean 'epochs'?)"
-    assert did_you_mean("zebra", ["batch_size", "epochs"]) == ""
-
-
-def test_removed_options_of_older_records() -> None:
-    """At their defaults they are left out, as records have them; otherwise they are refused like any unknown one."""
-    from seu_bench.config.common_options import UntrainedOptions
-
-    assert build_options(UntrainedOptions, "it", {"epochs": None, "lr_schedule": "cosine"}).model_dump() == {}
-    with pytest.raises(OptionError, match="'epochs' is not an option"):
-        build_options(UntrainedOptions, "it", {"epochs": 1})

@@ -20,16 +20,16 @@ from seu_bench.config.options import Options
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.models.multihead import CompiledUnits
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
-from seu_bench.search_space import GENOTYPES, SearchSpace
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
-from seu_bench.training.phases import computing_in, units_compiled
+from seu_bench.training.strategy import computing_in
+from seu_bench_kit.search_space import GENOTYPES, SearchSpace
+from seu_bench_kit.units import CompiledUnits
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -203,7 +203,7 @@ def test_compiled_units_learn_the_same() -> None:
     plain, model = grown(), grown()
     images = torch.randn(8, 3, 8, 8)
     expected = gradients(plain, images)
-    with units_compiled(model, 8):
+    with model.compiling(8):
         found = gradients(model, images)
         assert model.compiled is not None and model.compiled.batch == 8
     for name, gradient in expected.items():

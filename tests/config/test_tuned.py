@@ -49,7 +49,7 @@ def test_changes_are_noticed(old: str, new: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "tuned file does not exist"), ("a = ", "is not TOML"), ("a = 1", "not a complete tuned file")],
+    [(None, "tuned file does not exist"), ("a = ", "is not TOML"), ("a = 1", "the tuned file has")],
 )
 def test_no_tuned_file(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.toml"

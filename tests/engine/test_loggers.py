@@ -1,25 +1,40 @@
-"""Loggers hear all of a run once, whatever happens to it, and can do it no harm."""
+"""Loggers hear all of a run once, whatever happens to it, can do it no harm, and never keep it waiting."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import random
+import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from support.commands import Command, Install
-from support.logged import EPOCHS, Keeping, Witness, draw, due, logged_run
+from support.logged import EPOCHS, Keeping, Log, Witness, draw, due, logged_run
 
-from seu_bench.engine.logging.loggers import describe_run, epoch_values, final_values, row_values
-from seu_bench.errors import Interruption, RunError
-from seu_bench.results.record import Record, read_record
-from seu_bench.results.record_metrics import without_times
-from seu_bench.training.stage import EpochReport, StageProgress
+from seu_bench.engine import loggers
+from seu_bench.engine.loggers import BackgroundLogger, describe_run, log_record, logged_values
+from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, RunError
+from seu_bench.plugin.loggers import LoggedRun, LoggedValues
+from seu_bench.plugin.manager import load_plugins
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, StageRecord, read_record, record_path
+from seu_bench.results.record_metrics import METRICS, without_times
+
+#: The one logger of ours that waits for a server.
+needs_mlflow = pytest.mark.skipif(find_spec("mlflow") is None, reason="needs MLflow")
+SMALL = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8)
+RUN = LoggedRun("a-run", "a-run/begun", {"a": 1}, {"b": "c"})
 
 
 def fail() -> None:
@@ -28,6 +43,11 @@ def fail() -> None:
 
 def leave() -> None:
     sys.exit(3)
+
+
+def rounded(log: Log) -> Log:
+    """A log as a record gives it: losses have six digits there."""
+    return {name: [(step, float(f"{value:.6g}")) for step, value in values] for name, values in log.items()}
 
 
 def test_everything_is_told_once(tiny: Path, tmp_path: Path) -> None:
@@ -61,25 +81,28 @@ def test_records_are_equal(tiny: Path, tmp_path: Path) -> None:
     keeping = Keeping({"build": draw, "begin": draw, "log": draw, "end": draw})
     record, _ = logged_run(tmp_path / "with", ["keeping"], plugins={"keeping": keeping})
     after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
-    assert record.run_id == expected.run_id
     assert without_times(record) == without_times(expected)
     assert after == before
     assert len(keeping.told) > 20
 
 
 @pytest.mark.parametrize("harm", [fail, leave])
-@pytest.mark.parametrize("when", ["begin", "log", "end"])
-@pytest.mark.long
-def test_failing_logger_is_switched_off(tiny: Path, tmp_path: Path, when: str, harm: Callable[[], None]) -> None:
+@pytest.mark.parametrize(
+    ("when", "hook"), [("begin", "run_started"), ("log", "stage_progress"), ("end", "run_finished")]
+)
+def test_failing_logger_is_switched_off(
+    tiny: Path, tmp_path: Path, when: str, hook: str, harm: Callable[[], None]
+) -> None:
     """One notice, and nothing more is told; the run is what it is without a logger."""
     expected, _ = logged_run(tmp_path / "without")
     keeping = Keeping({when: harm})
     record, witness = logged_run(tmp_path / "with", ["keeping"], plugins={"keeping": keeping})
     assert keeping.told[-1][0] == when
     assert [what for what, _ in keeping.told].count(when) == 1
-    reason = "OSError: [Errno 28] No space left on device" if harm is fail else "SystemExit: 3"
-    said = f"logger 'keeping' of package keeping failed in {when} and is switched off: {reason}; the run continues"
-    assert witness.notices == [said]
+    (said,) = witness.notices
+    assert said.startswith(f"plugin 'logger keeping' of package keeping failed in {hook} and is not called again: ")
+    assert ("OSError: [Errno 28] No space left on device" if harm is fail else "SystemExit: 3") in said
+    assert "seu-bench log RUN --to keeping" in said
     assert without_times(record) == without_times(expected)
 
 
@@ -127,14 +150,17 @@ def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
 
 
 def test_logger_that_comes_later(tiny: Path, tmp_path: Path) -> None:
-    """Evaluations from before the logger was asked for are logged when the run resumes."""
+    """What was before the logger was asked for is logged when the run resumes; all but the stage that was cut."""
+    stopped = Witness(stop_after=8)
     with pytest.raises(Interruption):
-        logged_run(tmp_path, witness=Witness(stop_after=8))
+        logged_run(tmp_path, witness=stopped)
     keeping = Keeping()
-    record, _ = logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
-    kept = keeping.kept(keeping.attempts[0])
-    rows = due(record, {})
-    assert {name: kept[name] for name in rows} == rows
+    record, witness = logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
+    kept = rounded(keeping.kept(keeping.attempts[0]))
+    expected = rounded(due(record, {**stopped.curves, **witness.curves}))
+    assert {name: kept[name] for name in expected if "task-2" not in name} == {
+        name: values for name, values in expected.items() if "task-2" not in name
+    }
 
 
 @pytest.mark.long
@@ -167,12 +193,10 @@ def test_link_in_the_results_folder(tiny: Path, tmp_path: Path) -> None:
 
 def test_names_and_numbers_of_strangers() -> None:
     """Names have nothing that a store refuses; what is no finite number is left out."""
-    progress = StageProgress("../<b>ä search", 3, 2, 4, EpochReport(float("nan"), None), 8, 1.0)
-    assert epoch_values(progress, 9, 12).values == {}
-    progress = StageProgress("../<b>ä search", 3, 2, 4, EpochReport(0.5, 0.25), 8, 1.0)
-    values = epoch_values(progress, 9, 12)
-    assert values.values == {"____b__ search/task-03/loss": 0.5, "____b__ search/task-03/accuracy": 0.25}
-    assert (values.axis, values.step, values.position) == ("____b__ search/task-03/epoch", 2, 9)
+    stage = StageRecord(
+        name="../<b>ä search", task=1, epochs=2, seconds=1, image_passes=8, losses=(0.5, None), accuracies=(0.25, None)
+    )
+    evaluation = StageRecord(name="evaluation", task=1, epochs=1, seconds=1, image_passes=8)
     record = Record(
         run_id="x",
         status="finished",
@@ -186,23 +210,166 @@ def test_names_and_numbers_of_strangers() -> None:
         accuracy_matrix=((None, None), (0.25, 0.75)),
         metrics={"acc": 0.5, "mine": float("inf"), "peak_memory_bytes": 3, "fwt": None},
         params_total=(7,),
+        stages=(stage, evaluation),
     )
-    assert row_values(record, 1, 5).values == {
-        "accuracy/task-0": 0.25,
-        "accuracy/task-1": 0.75,
-        "accuracy/average": 0.5,
-        "size/params_total": 7.0,
-    }
-    assert final_values(record, 6).values == {"final/acc": 0.5}
+    first, second, row, final = logged_values(record, METRICS)
+    assert first.values == {"____b__ search/task-1/loss": 0.5, "____b__ search/task-1/accuracy": 0.25}
+    assert (first.axis, first.step, first.position) == ("____b__ search/task-1/epoch", 1, 1)
+    assert second.values == {}
+    accuracies = {"accuracy/task-0": 0.25, "accuracy/task-1": 0.75, "accuracy/average": 0.5}
+    assert row.values == accuracies | {"size/params_total": 7.0}
+    assert final.values == {"final/acc": 0.5}
     assert describe_run(record).parameters["options.depth.of.a_b"] == "[1, 2]"
     assert "options.depth.of.c" not in describe_run(record).parameters
 
 
-def test_opened_before_the_forecast_begins(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
-    """The display hears of the run when the log is open, and has closed its bars when the log is closed."""
-    plugin = """
+# ---------------------------------------------------------------------- servers
+
+
+@pytest.fixture
+def dead_server() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = []
+
+        def take() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(listener.accept()[0])
+
+        threading.Thread(target=take, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        for connection in taken:
+            connection.close()
+
+
+@needs_mlflow
+def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is what it is without the logger; one notice says what was not sent, and how it can be."""
+    monkeypatch.setattr(loggers, "END_WITHIN", (0.5, 0.1))
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")  # the thread outlives the test
+    expected, _ = logged_run(tmp_path / "without")
+    record, witness = logged_run(tmp_path / "with", ["mlflow"], log_options={"mlflow.tracking_uri": dead_server})
+    assert without_times(record) == without_times(expected)
+    (notice,) = witness.notices
+    assert "is not called again: TimeoutError: not all was sent within 0.5 seconds; the run continues" in notice
+    assert "seu-bench log RUN --to mlflow" in notice
+
+
+@needs_mlflow
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
+    """SIGTERM while the server keeps silent: the record says so, and the process ends."""
+    words = ["run", "--strategy", "naive", "--protocol", "quick", "--benchmark", "split_digits", "-o", "epochs=500"]
+    log = ["--log", "mlflow", "--log-option", f"mlflow.tracking_uri={dead_server}", "--results", str(tmp_path)]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "seu_bench.cli.main", *words, *log], stderr=subprocess.PIPE, text=True
+    )
+    assert run.stderr is not None
+    assert "tasks" in run.stderr.readline()
+    run.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    said = run.communicate(timeout=120)[1]
+    assert run.returncode == 128 + signal.SIGTERM, said
+    assert time.monotonic() - began < 30
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_record(folder).status == "interrupted"
+
+
+class Slow(Keeping):
+    """A logger whose server answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+        self.harm = {"begin": self.answers.wait}
+
+
+def test_background_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is told in order, once; a bounded number of calls waits; what failed is raised by the next call."""
+    slow = Slow()
+    logger = BackgroundLogger(slow)
+    logger.begin(RUN)
+    for step in (1, 2, 2):
+        logger.log(LoggedValues({"a": 1.0}, "tasks", step, step))
+    assert not slow.told or slow.told == [("begin", RUN)]
+    slow.answers.set()
+    logger.end("finished")
+    assert slow.kept(RUN.attempt) == {"a": [(1, 1.0), (2, 1.0)]}
+    assert slow.told[-1] == ("end", "finished")
+
+    monkeypatch.setattr(loggers, "WAITING", 3)
+    with pytest.raises(TimeoutError, match="3 messages wait to be sent"):
+        silent = BackgroundLogger(Slow())
+        silent.begin(RUN)
+        for step in range(10):
+            silent.log(LoggedValues({"a": 1.0}, "tasks", step, step))
+
+    failing = BackgroundLogger(Keeping({"log": fail}))
+    with pytest.raises(OSError, match="No space left"):
+        failing.begin(RUN)
+        failing.log(LoggedValues({"a": 1.0}, "tasks", 1, 1))
+        failing.end("finished")
+
+
+# ---------------------------------------------------------------------- sent later
+
+
+def test_sent_later(tiny: Path, tmp_path: Path) -> None:
+    """The same values in the same order, once, from the record alone, also as it is read from disk."""
+    told, later = Keeping(), Keeping()
+    record, witness = logged_run(tmp_path, ["keeping"], plugins={"keeping": told})
+    read = read_record(record_path(tmp_path, record.run_id))
+    assert list(logged_values(read, METRICS)) == list(logged_values(record, METRICS))
+    manager = load_plugins()
+    manager.register(later, name="keeping")
+    log_record(Registry(manager), read, "keeping", tmp_path)
+    assert rounded(later.kept(later.told[1][1].attempt)) == rounded(due(record, witness.curves))
+    assert [what for what, _ in later.told] == [what for what, _ in told.told]
+    places = [
+        [(values.axis, values.step, values.position) for what, values in each.told if what == "log"]
+        for each in (told, later)
+    ]
+    assert places[0] == places[1]
+
+
+def test_not_sent(tiny: Path, tmp_path: Path) -> None:
+    """A run that goes on, another logger's option, and a logger that fails, which is named without secrets."""
+    record, _ = logged_run(tmp_path)
+    with pytest.raises(RequestError, match="is not finished"):
+        log_record(Registry(), record.model_copy(update={"status": "running"}), "mlflow", tmp_path)
+    with pytest.raises(OptionError):
+        log_record(Registry(), record, "mlflow", tmp_path, {"wandb.mode": "online"})
+
+    def away() -> None:
+        raise ConnectionError("no answer from https://ann:secret@host")
+
+    manager = load_plugins()
+    manager.register(Keeping({"log": away}), name="keeping")
+    with pytest.raises(PluginError, match=r"logger 'keeping' of package keeping failed: .* https://\*\*\*@host"):
+        log_record(Registry(manager), record, "keeping", tmp_path)
+
+
+@pytest.mark.long
+def test_log_command(tiny: Path, tmp_path: Path, command: Command) -> None:
+    """To a local logger; twice is once."""
+    assert command("run", *SMALL, "-o", f"epochs={EPOCHS}", "--results", tmp_path).status == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]  # nothing is logged unasked
+    for _ in range(2):
+        answer = command("log", "split_digits", "--to", "tensorboard", "--results", tmp_path)
+        assert answer.status == 0, answer.err
+    assert list((tmp_path / "logs" / "tensorboard").rglob("events.out.*"))
+
+
+# ---------------------------------------------------------------------- asked for
+
+STRANGERS = """
 import click
 from seu_bench import hookimpl
+from seu_bench.plugin.registration import offered
 from seu_bench.config.options import Options
 
 
@@ -226,12 +393,60 @@ class Speaking:
         click.echo("closed", err=True)
 
 
+class Broken(Speaking):
+    def build(self, options, folder):
+        raise ImportError("libwhatever.so.3 is missing")
+
+
 @hookimpl
 def register_loggers(register):
     register("speaking", Speaking())
+    register("broken", Broken())
+    register("absent", offered(Broken(), "absent", "no_such_module", "json"))
 """
-    install("speaking-stranger", {"speaking_stranger": "speaking_stranger"}, {"speaking_stranger": plugin})
-    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    lines = command("run", *asked, "--log", "speaking").err.splitlines()
+
+
+def test_asked_for(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
+    """Refused before anything runs: an unknown logger, one that is not installed or built, options that do not fit.
+
+    A display hears of the run when the log is open, and has closed its bars when the log is closed.
+    """
+    install("logging-stranger", {"logging_stranger": "logging_stranger"}, {"logging_stranger": STRANGERS})
+
+    def refused(*asked: object) -> str:
+        answer = command("run", *SMALL, "--results", tmp_path / "none", *asked)
+        assert (answer.status, answer.out) == (2, "")
+        assert not (tmp_path / "none").exists()
+        return answer.err
+
+    assert "no logger is called 'tensorbord' (did you mean 'tensorboard'?)" in refused("--log", "tensorbord")
+    assert "hint: pip install 'seu-bench[absent]'" in refused("--log", "tensorboard,absent")
+    assert "ImportError: libwhatever" in refused("--log", "broken")
+    assert "'color' is not an option" in refused("--log", "tensorboard", "--log-option", "tensorboard.color=red")
+    assert "is of no logger that was asked for" in refused("--log-option", "tensorboard.folder=x")
+    assert "is not an assignment" in refused("--log", "tensorboard", "--log-option", "tensorboard.folder")
+    lines = command("run", *SMALL, "--results", tmp_path, "--log", "speaking").err.splitlines()
     assert (lines[0], lines[-1]) == ("opened", "closed")
     assert lines[1].startswith("tiny on split_digits") and lines[-2].startswith("finished after")
+
+
+def test_looking_names_up_imports_none_of_them() -> None:
+    """Neither the libraries nor torch are imported before a logger is asked for."""
+    code = (
+        "import sys; from seu_bench.plugin.registry import Registry; Registry().loggers; "
+        "print([name for name in ('torch', 'tensorboard', 'mlflow', 'wandb') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("uri", "http://ann:secret@host"), ("uri", "postgresql://ann@host/db"), ("api_key", "1"), ("Password", "x")],
+)
+def test_secrets_are_refused(tiny: Path, tmp_path: Path, key: str, value: str) -> None:
+    """Options are printed and stored, so that none of them may be a secret; the message does not hold it either."""
+    with pytest.raises(OptionError, match="options are printed and stored") as refused:
+        logged_run(tmp_path, ["keeping"], plugins={"keeping": Keeping()}, log_options={f"keeping.{key}": value})
+    assert "secret@" not in str(refused.value) and "ann" not in str(refused.value)
+    assert not list(tmp_path.iterdir())

@@ -9,8 +9,7 @@ import pytest
 
 from seu_bench.config.matched import Matched
 from seu_bench.config.run import Request
-from seu_bench.engine.launcher import launch
-from seu_bench.engine.matching import FACTOR, matched_request, nearest
+from seu_bench.engine.launcher import FACTOR, launch, matched_request, nearest
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
 from seu_bench.plugin.registry import Registry

@@ -11,7 +11,7 @@ import torch
 from support.tiny import registry
 
 import seu_bench
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.errors import RequestError
 from seu_bench.results.record_files import find_record
 

@@ -15,7 +15,7 @@ from support.locks import locked
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils.files import remove_parts, write_atomic
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 
 #: A small disk of its own for one process; needs the right to make name spaces.
 SMALL_DISK = 'mount -t tmpfs -o size={size} none "$1" && cd "$1" && exec "$2" -c "$3" "$1"'
@@ -127,12 +127,12 @@ class TestForbidden:
         code = (
             "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError\n"
             "from seu_bench.utils.files import write_atomic\n"
-            "from seu_bench.utils.locks import RunLock, alone_in, holder_of\n"
+            "from seu_bench.utils.locks import RunLock, folder_lock, holder_of\n"
             "from seu_bench.results.record import read_record\n"
             "from seu_bench.results.record_files import find_run, read_records\n"
             "os.getuid() or os.setuid(65534); folder = Path(sys.argv[1])\n"
             "def lock():\n"
-            "    with alone_in(folder): pass\n"
+            "    with folder_lock(folder): pass\n"
             "for call in (lambda: write_atomic(folder / 'record.json', 'new'), RunLock(folder).acquire, lock):\n"
             "    try: call()\n"
             "    except ResultsError as error: print(error.what)\n"
@@ -166,7 +166,7 @@ class TestGone:
         assert list(tmp_path.iterdir()) == []
 
     def test_folder_that_vanishes_under_leaderboards(self, tmp_path: Path) -> None:
-        with alone_in(tmp_path / "boards"):
+        with folder_lock(tmp_path / "boards"):
             shutil.rmtree(tmp_path / "boards")
         assert list(tmp_path.iterdir()) == []
 

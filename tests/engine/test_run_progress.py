@@ -1,17 +1,15 @@
-"""Progress of a run on disk: where it is, how to resume it; nothing of it in the record, nothing left at the end."""
+"""Progress of a run on disk: where it is; nothing of it in the record, nothing left at the end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.records import a_record
 
 import seu_bench
-from seu_bench.config.run import Request
-from seu_bench.engine.run_progress import PROGRESS_NAME, ProgressFile, RunProgress, kept_request, read_progress
+from seu_bench.engine.run_progress import PROGRESS_NAME, ProgressFile, RunProgress, read_progress
 from seu_bench.errors import ResultsError, RunError
 from seu_bench.results.record import StageRecord, record_path
 from seu_bench.training.costing import fixed_cost
@@ -27,17 +25,15 @@ def cost() -> Cost:
 
 def a_file(folder: Path, clock: list[float], seen: list[StageProgress]) -> ProgressFile:
     path = folder / PROGRESS_NAME
-    return ProgressFile(path.write_text, Request(strategy="ewc"), seen.append, lambda: clock[0])
+    return ProgressFile(path.write_text, seen.append, lambda: clock[0])
 
 
 def test_written_once_a_second(tmp_path: Path) -> None:
     """And at once where a stage begins; every report is passed on."""
     clock, seen = [0.0], list[StageProgress]()
     file = a_file(tmp_path, clock, seen)
-    file(REPORT)
-    assert read_progress(tmp_path) is None  # of a trial, before the run has begun
     file.begin(a_record(task_names=("a", "b")), cost())
-    assert read_progress(tmp_path) == RunProgress(request={"strategy": "ewc"}, tasks=2)
+    assert read_progress(tmp_path) == RunProgress(tasks=2)
     for seconds, epoch, written in ((0.1, 3, 3), (0.5, 4, 3), (1.0, 5, 3), (1.2, 6, 6), (2.1, 7, 6)):
         clock[0] = seconds
         file(replace(REPORT, epoch=epoch))
@@ -47,7 +43,7 @@ def test_written_once_a_second(tmp_path: Path) -> None:
     found = read_progress(tmp_path)
     assert found is not None
     assert (found.task, found.stage, found.epoch, found.accuracy) == (1, "evaluation", 0, 0.75)
-    assert len(seen) == 7
+    assert len(seen) == 6
 
 
 def test_resumed(tmp_path: Path) -> None:
@@ -66,34 +62,10 @@ def test_full_disk_stops_nothing() -> None:
         raise ResultsError("No space left on device")
 
     seen: list[StageProgress] = []
-    file = ProgressFile(full, Request(), seen.append)
+    file = ProgressFile(full, seen.append)
     file.begin(a_record(task_names=("a", "b")), cost())
     file(replace(REPORT, report=EpochReport(None, float("nan"))))
     assert len(seen) == 1
-
-
-def test_what_resumes(tmp_path: Path) -> None:
-    """Only what is not at its default; paths absolute; neither credentials nor what was meant for that time."""
-    asked: dict[str, Any] = {
-        "strategy": "ewc",
-        "options": {"epochs": 3},
-        "data_root": Path("data"),
-        "benchmark": "mine.toml",
-        "tuned": "best",
-        "results": tmp_path,
-        "restart": True,
-        "max_seconds": 3.0,
-        "log": ("mlflow",),
-        "log_options": {"mlflow.uri": "https://me:secret@host"},
-    }
-    assert kept_request(Request(**asked)) == {
-        "strategy": "ewc",
-        "options": {"epochs": 3},
-        "data_root": str(Path("data").absolute()),
-        "benchmark": str(Path("mine.toml").absolute()),
-        "tuned": str(tmp_path / "tuned" / "best.toml"),
-        "log": ["mlflow"],
-    }
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 99_999, '{"format": "other"}', '{"task": "x"}', '{"task": 1e99}'])
@@ -117,9 +89,3 @@ def test_of_a_run(tiny: Path, tmp_path: Path) -> None:
     progress = read_progress(failed)
     assert progress is not None
     assert (progress.task, progress.tasks) == (0, 5)
-    assert progress.request == {
-        "strategy": "tiny",
-        "protocol": "smoke",
-        "limit": 8,
-        "options": {"fault": "raise"},
-    }

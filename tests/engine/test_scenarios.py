@@ -13,7 +13,7 @@ from seu_bench import load_model
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model.verify import verify
+from seu_bench.engine.verification import verify
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry
 

@@ -12,21 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from support.commands import FEW_IMAGES, Command
 
 import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
-from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
 from seu_bench.engine.launcher import launch
-from seu_bench.engine.saved_model.verify import verify
-from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption, OptionError, ResultsError, RunError, SpecError
-from seu_bench.plugin.registry import Registry
+from seu_bench.errors import RunError
 from seu_bench.results.record import Record, read_record
-from seu_bench.sweeps.plan import plan_sweep
-from seu_bench.sweeps.spec import make_spec
-from seu_bench.sweeps.tuning.spec import make_tune_spec
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.hardware import usable_cores
 
@@ -47,19 +39,16 @@ def caller() -> Iterator[int]:
 
 
 class Watcher:
-    """Notes with how many threads the run computes, and can stop it after its first epoch."""
+    """Notes with how many threads the run computes."""
 
-    def __init__(self, *, stop: StopRequest | None = None) -> None:
+    def __init__(self) -> None:
         self.threads: set[int] = set()
         self.notices: list[str] = []
-        self._stop = stop
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
         """Note."""
         self.threads.add(torch.get_num_threads())
-        if self._stop is not None and progress.epoch:
-            self._stop.ask(Interruption("stopped by the test", 143))
 
     @hookimpl
     def run_notice(self, message: str) -> None:
@@ -71,15 +60,6 @@ def made(results: Path, watcher: Watcher | None = None, **more: Any) -> tuple[Re
     """A run of a fraction of a second and its record's file."""
     outcome = launch(Request(results=results, **SMALL | more), watcher=lambda _: watcher or Watcher())
     return outcome.record, outcome.path
-
-
-def as_of_before(path: Path, threads: int) -> None:
-    """Make a record one of a version in which the machine decided the number of threads, and it had so many."""
-    document = json.loads(path.read_text())
-    del document["threads"]
-    document["environment"]["threads"] = threads
-    document["record_sha256"] = None
-    path.write_text(json.dumps(document))
 
 
 def test_one_by_default(tmp_path: Path) -> None:
@@ -114,117 +94,7 @@ def test_more_than_cores(tmp_path: Path) -> None:
     assert watcher.notices == [f"this computes with {cores + 1} threads on {cores} cores, which is slower"]
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1025, True, 1.5, "two"])
-def test_no_such_number(threads: Any) -> None:
-    with pytest.raises(OptionError, match="the threads is"):
-        Request(threads=threads)
-
-
-# ---------------------------------------------------------------------- what earlier versions made
-
-
-def test_finished_with_others_before(tmp_path: Path, command: Command) -> None:
-    """Never taken for this run: it is refused, and made again where that is said."""
-    record, path = made(tmp_path)
-    as_of_before(path, 2)
-    assert read_record(path).threads == 2
-    with pytest.raises(ResultsError, match=r"made this run with 2 threads.*this one computes with 1") as refused:
-        made(tmp_path)
-    assert refused.value.where == str(path)
-    arguments = [f"--{key.replace('_', '-')}={value}" for key, value in SMALL.items()]
-    answer = command("run", *arguments, "--results", tmp_path)
-    assert answer.status == 2
-    assert "hint: make it again with --restart" in answer.err
-    again, _ = made(tmp_path, restart=True)
-    assert (again.threads, again.run_id, again.weights_sha256) == (1, record.run_id, record.weights_sha256)
-    assert made(tmp_path)[0] == again
-
-
-@pytest.mark.parametrize("environment", [{"threads": 1}, {"threads": None}, {"threads": 8, "device": "cuda:0 (a GPU)"}])
-def test_finished_with_the_same_before(tmp_path: Path, environment: dict[str, Any]) -> None:
-    """One thread, an unknown number, or an accelerator, where threads decide nothing: it is this run."""
-    record, path = made(tmp_path)
-    as_of_before(path, 1)
-    document = json.loads(path.read_text())
-    document["environment"] |= environment
-    path.write_text(json.dumps(document))
-    known, _ = made(tmp_path)
-    assert (known.threads, known.started) == (1, record.started)
-
-
-def test_sweep_over_them(tmp_path: Path) -> None:
-    """A failed job, that is run again, from its beginning, only where that is said."""
-    _, path = made(tmp_path)
-    as_of_before(path, 2)
-    asked = {key: value for key, value in SMALL.items() if key != "checkpoint_every"}
-    plan = plan_sweep(Registry(), make_spec({"results": tmp_path, **asked}))
-    (job,) = plan.jobs
-    assert (job.state, plan.pending) == ("failed", ())
-    assert "with 2 threads" in job.detail and "--retry-failed" in job.detail
-    retried = plan_sweep(Registry(), make_spec({"results": tmp_path, "retry_failed": True, **asked}))
-    (again,) = retried.pending
-    assert retried.to_job(again).request.restart
-    launch(retried.to_job(again).request, run_id=again.run_id)
-    (finished,) = plan_sweep(Registry(), make_spec({"results": tmp_path, **asked})).jobs
-    assert (finished.state, finished.is_replacing) == ("finished", False)
-
-
-def test_checkpoint_of_before(tmp_path: Path) -> None:
-    """A run does not continue what was begun with other threads: it starts over, and says so."""
-    stop = StopRequest()
-    watcher = Watcher(stop=stop)
-    with pytest.raises(Interruption):
-        launch(Request(results=tmp_path, **SMALL), watcher=lambda _: watcher, stop=stop)
-    (run,) = (tmp_path / "runs").iterdir()
-    paths = CheckpointFolder(run / "checkpoints", run.name).newest_first()
-    for path in paths:
-        state = dict(read_checkpoint(path, run.name, "cpu"))
-        del state["record"]["threads"]
-        state["record"]["environment"]["threads"] = 2
-        position = CheckpointFolder(run / "checkpoints", run.name).position()
-        assert position is not None
-        write_checkpoint(path, run.name, position, state)
-    watcher = Watcher()
-    record, _ = made(tmp_path, watcher)
-    assert paths
-    assert any("computed with 2 threads, not 1" in notice for notice in watcher.notices)
-    assert watcher.notices[-1] == "no checkpoint can be used: the run starts over"
-    assert (record.threads, record.earlier_environments) == (1, ())
-
-
-def test_verified(tmp_path: Path) -> None:
-    """With the run's threads; a record of before is told from one that was changed."""
-    record, path = made(tmp_path, threads=2)
-    assert verify(Registry(), record.run_id, results=tmp_path).passed
-    record, path = made(tmp_path)
-    as_of_before(path, 2)
-    found = verify(Registry(), record.run_id, results=tmp_path)
-    (check,) = [check for check in found.checks if check.name == "run id"]
-    assert (check.passed, found.passed) == (None, True)
-    assert "does not say that the run computed with 2 threads" in check.detail[0]
-
-
-def test_leaderboard(tmp_path: Path, command: Command) -> None:
-    """Two rows, as of two configurations."""
-    (tmp_path / "few.toml").write_text(FEW_IMAGES)
-    for threads in (1, 2):
-        shared = {"strategy": "tiny", "benchmark": tmp_path / "few.toml", "results": tmp_path, "device": "cpu"}
-        answer = command("run", *[f"--{key}={value}" for key, value in shared.items()], "--threads", threads)
-        assert answer.status == 0, answer.err
-    answer = command("leaderboard", "--results", tmp_path)
-    assert "tiny (threads=2)" in answer.out
-
-
 # ---------------------------------------------------------------------- executors
-
-
-def test_option_that_there_was() -> None:
-    """What to write in its place is said."""
-    for options in ({"executor.threads": 2}, {"executor": {"threads": 2}}):
-        with pytest.raises(SpecError, match="give --threads N, or threads = N in a file"):
-            make_spec({"options": options})
-    with pytest.raises(SpecError, match="give --threads N"):
-        make_tune_spec({"options": {"executor.threads": 2}, "strategy": "tiny", "space": {"epochs": "1,2"}})
 
 
 @pytest.mark.long

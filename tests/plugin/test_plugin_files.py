@@ -26,9 +26,9 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.run_folder import find_state
 from seu_bench.errors import PluginError, SpecError, UnknownNameError
 from seu_bench.plugin.executors import Job
-from seu_bench.plugin.files import CLASSES, PLUGINS, find_source
+from seu_bench.plugin.methods import CLASSES, PLUGINS, source_digest
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.record import Record, read_record
 from seu_bench.sweeps import run_job
 
@@ -241,7 +241,7 @@ def test_a_class_without_source(file: Path) -> None:
     """Of an interpreter, say: it learns, and its code is not known; other processes cannot have it."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(SOURCE, names)
-    assert find_source(names["Mine"]) is None
+    assert source_digest(names["Mine"]) is None
     code, _ = run(names["Mine"], file.parent).code
     assert (code.package, code.sha256) == ("Mine", None)
     with pytest.raises(PluginError, match="%%writefile"):
@@ -277,17 +277,13 @@ def test_commands(file: Path, command: Command) -> None:
 
 
 def test_a_sweep_file_names_it(file: Path, command: Command) -> None:
-    """Relative to the file, and a folder's last sweep imports nothing that was not given again."""
+    """Relative to the file."""
     (file.parent / "sweep.toml").write_text(
         f'strategy = "mine"\nseeds = "0-1"\nplugin = "{file.name}"\nbenchmark = "few.toml"\nresults = "results"\n'
         'device = "cpu"\noptions.backbone = "mlp"\n'
     )
     made = command("sweep", "-q", file.parent / "sweep.toml")
     assert (made.status, len(made.out.split())) == (0, 2), made.err
-    attach = ("sweep", "-q", "--resume", "--results", record_folder(file))
-    refused = command(*attach)
-    assert refused.status == 2 and f"--plugin {file}" in refused.err
-    assert command(*attach, "--plugin", file).out == made.out
     with pytest.raises(SpecError, match="plugin"):
         seu_bench.sweep(strategy="mine", plugin=[3])
     with pytest.raises(UnknownNameError):
@@ -306,7 +302,7 @@ def test_a_job_of_another_host(file: Path) -> None:
     run_id = resolve(use_plugins(file), asked).spec.run_id
     os.environ[PLUGINS] = ""
     job = Job(run_id=run_id, request=asked.model_copy(update={"results": record_folder(file)}))
-    ended = run_job(Job.model_validate_json(job.model_dump_json()), lambda _: None)
+    ended = run_job(Job.model_validate_json(job.model_dump_json()))
     assert ended.status == "finished", ended.message
 
 
@@ -410,27 +406,3 @@ def test_a_script(file: Path, guard: str) -> None:
     assert told[-2:] == [str(["finished"] * 4), digest((file.parent / "script.py").read_text())]
     assert told.count("imported") == 2  # by the script, and once to see that its jobs can
     assert len(Shell(file.parent).records()) == 4
-
-
-@pytest.mark.long
-def test_a_notebook(file: Path) -> None:
-    """A class of a cell, with an import and a helper of others: a file of them is what jobs import."""
-    cells = [
-        "from __future__ import annotations\nimport nothing_like_it",
-        *SOURCE.strip().partition("\n\n\n")[0].split("\n\n"),
-        "CAPACITY = 10\nrecord = None",
-        "def capacity():\n    return CAPACITY",
-        "CAPACITY = 20",
-        SOURCE.split("\n\n\n")[1].replace("Reservoir(20)", "Reservoir(capacity())"),
-        SWEEP,
-    ]
-    (file.parent / "shell.py").write_text(
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        f"for cell in {cells!r}:\n    InteractiveShell.instance().run_cell(cell, store_history=True)\n"
-    )
-    told = Shell(file.parent).python("shell.py").splitlines()
-    (made,) = (file.parent / "results" / "plugins").iterdir()
-    assert told[-2:] == [str(["finished"] * 4), digest(made.read_text())]
-    text = made.read_text()
-    assert "nothing_like_it" not in text and "sweep" not in text and text.count("CAPACITY = 20") == 1
-    assert made.name == f"mine-{digest(text)[:10]}.py"

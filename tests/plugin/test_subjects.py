@@ -10,10 +10,10 @@ from support.broken_components import Stranger
 
 from seu_bench import hookimpl
 from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.code import subjects
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Unavailable
 from seu_bench.plugin.registry import Registry
-from seu_bench.plugin.subjects import subjects
 
 
 class Watching:

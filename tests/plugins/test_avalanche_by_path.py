@@ -110,7 +110,7 @@ def test_references(tmp_path: Path, name: str, reference: str | None, scenario: 
     assert record.reference == of_name
     assert len([it for it in record.stages if it.name == "training"]) == (1 if reference == "joint" else 5)
     assert None not in record.accuracy_matrix[-1]
-    from seu_bench.engine.saved_model.verify import verify
+    from seu_bench.engine.verification import verify
 
     assert verify(Registry(), record.run_id, results=tmp_path).passed
 

@@ -75,5 +75,5 @@ def test_server_that_is_not_there(
     asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
     answer = command("run", *asked, "--log", "mlflow", "--log-option", "mlflow.tracking_uri=http://127.0.0.1:9")
     assert answer.status == 0, answer.err
-    assert answer.err.count("logger 'mlflow' of package seu-bench failed in begin and is switched off: ") == 1
+    assert answer.err.count("plugin 'logger mlflow' of package seu-bench failed in ") == 1
     assert "\nfinished after" in answer.err

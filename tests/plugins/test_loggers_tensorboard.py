@@ -87,5 +87,7 @@ def test_no_place_to_write(tiny: Path, tmp_path: Path) -> None:
     record, witness = logged_run(tmp_path / "results", ["tensorboard"])
     assert record.status == "finished"
     (notice,) = witness.notices
-    assert notice.startswith("logger 'tensorboard' of package seu-bench failed in begin and is switched off: ")
+    assert notice.startswith(
+        "plugin 'logger tensorboard' of package seu-bench failed in run_started and is not called again: "
+    )
     assert "Not a directory" in notice or "File exists" in notice

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,4 +128,23 @@ def test_nobody_is_asked_to_log_in(tiny: Path, tmp_path: Path, monkeypatch: pyte
     record, witness = logged_run(tmp_path / "results", ["wandb"], log_options={"wandb.mode": "online"})
     assert record.status == "finished"
     (notice,) = witness.notices
-    assert notice.startswith("logger 'wandb' of package seu-bench failed in begin and is switched off: ")
+    assert notice.startswith(
+        "plugin 'logger wandb' of package seu-bench failed in run_started and is not called again: "
+    )
+
+
+@pytest.mark.long
+def test_silent_server_is_given_up(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes connections and never answers holds a run up for the limit of time and no longer."""
+    monkeypatch.setattr("seu_bench_wandb.WITHIN", 2.0)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        began = time.monotonic()
+        record, witness = logged_run(tmp_path / "results", ["wandb"], log_options={"wandb.mode": "online"})
+        assert time.monotonic() - began < 20
+    assert record.status == "finished"
+    (notice,) = witness.notices
+    assert "seu-bench log RUN --to wandb" in notice

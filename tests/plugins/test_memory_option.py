@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ from support.board_records import leaderboards, writer
 from support.commands import Command
 from support.tiny import all_threads, one_thread, registry
 
-import seu_bench
 from seu_bench.config.run import Request
 from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import OptionError, RequestError
-from seu_bench.results.record import Record, image_budget, parse_record, record_path
+from seu_bench.errors import OptionError
+from seu_bench.results.record import Record, image_budget, parse_record
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -36,7 +34,7 @@ scenario = "class"
 [protocols.mine]
 summary = "short"
 training = { epochs = 1 }
-strategies.replay.mem_size = 30
+strategies.replay.memory = 30
 strategies.gem.patterns_per_experience = 15
 """
 
@@ -56,7 +54,7 @@ def run_id(strategy: str, benchmark: str = "split_mnist_class", **options: Any) 
     ("strategy", "options", "digest"),
     [
         ("replay", {}, "b48760a2d7"),
-        ("replay", {"mem_size": 77}, "252e7d21ab"),
+        ("replay", {"memory": 77}, "252e7d21ab"),
         ("gem", {}, "d636965674"),
         ("gem", {"patterns_per_experience": 7}, "0e0551593c"),
         ("icarl", {}, "1042a6074b"),
@@ -69,14 +67,6 @@ def test_run_ids_are_those_of_before(strategy: str, options: dict[str, Any], dig
     assert resolve(registry(), asked).spec.run_id.endswith(f"-seed0-{digest}")
 
 
-@pytest.mark.parametrize("strategy", ["er_ace", "gdumb", "mir", "replay"])
-def test_an_older_name_is_the_same_option(strategy: str, own: str) -> None:
-    given = {run_id(strategy, own, **{name: 77}) for name in ("memory", "mem_size")}
-    assert given == {run_id(strategy, own, memory=77, mem_size=77)} != {run_id(strategy, own, memory=78)}
-    with pytest.raises(OptionError, match="option 'memory' is given twice"):
-        run_id(strategy, own, memory=77, mem_size=78)
-
-
 def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -> None:
     def found(strategy: str, **options: Any) -> dict[str, Any]:
         run = resolve(registry(), Request(strategy=strategy, benchmark=own, options=options))
@@ -84,7 +74,7 @@ def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -
         return {key: value for key, value in sources.items() if key in ("memory", "patterns_per_experience")}
 
     assert found("replay") == {"memory": (30, "protocol mine")}
-    assert found("replay", memory=50) == found("replay", mem_size=50) == {"memory": (50, "given")}
+    assert found("replay", memory=50) == {"memory": (50, "given")}
     assert found("gem")["patterns_per_experience"] == (15, "protocol mine") and found("gem")["memory"][0] is None
     assert found("gem", memory=50)["memory"] == (50, "given")
     assert found("gem", memory=50)["patterns_per_experience"][0] is None
@@ -100,30 +90,6 @@ def test_all_keep_as_many_by_default(tmp_path: Path) -> None:
     for strategy in REHEARSING:
         asked = Request(strategy=strategy, benchmark=str(path))
         assert resolve(registry(), asked).options.model_dump()["memory"] == 200, strategy
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("strategy", "older"), [("replay", "mem_size"), ("icarl", "memory")])
-def test_weights_and_leaderboard_are_the_same(strategy: str, older: str, own: str, tmp_path: Path) -> None:
-    """A record that was written by the older name is in the row of one of today; the budget is named in both."""
-    fields: dict[str, Any] = {"strategy": strategy, "benchmark": own, "results": tmp_path}
-    before = seu_bench.run(**fields, options={older: 40, "backbone": "mlp"})
-    again = seu_bench.run(**fields, options={"memory": 40, "backbone": "mlp"}, restart=True)
-    assert (before.run_id, before.weights_sha256) == (again.run_id, again.weights_sha256)
-    seu_bench.run(**fields, options={"memory": 40, "backbone": "mlp"}, seed=1)
-    path = record_path(tmp_path, before.run_id)
-    document = json.loads(path.read_text())
-    document["options"][older] = document["options"].pop("memory")
-    path.write_text(json.dumps(document))
-    (board,) = leaderboards(tmp_path)
-    (row,) = board.rows
-    assert row.seeds == 2 and {image_budget(run) for run in row.runs.values()} == {40}
-
-
-def test_gem_needs_room_for_an_image_of_each_task(own: str, tmp_path: Path) -> None:
-    options = {"memory": 1, "backbone": "mlp"}
-    with pytest.raises(RequestError, match="2 tasks have no image each in a memory of 1"):
-        seu_bench.run(strategy="gem", benchmark=own, options=options, results=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
     """Four jobs in an array, one cancelled, one whose time is over: all records are those that are made here."""
     from submitit.core.utils import DelayedSubmission
 
-    from seu_bench_slurm.work import WARNING
+    from seu_bench_slurm.executor import WARNING
 
     results, local = tmp_path / "slurm", tmp_path / "local"
     cancelled, late = run_ids(results, "0-1")
@@ -67,7 +67,7 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
         assert process_id is not None
         os.kill(process_id, WARNING)  # as Slurm does where it did not
         (tmp_path / "seed1").unlink()
-        job = (results / "slurm" / "notes" / f"{cancelled}.json").read_text().split('"')[3]
+        job = (results / "slurm" / "notes" / cancelled).read_text().strip()
         subprocess.run(["scancel", job], check=True)
         assert within(60, lambda: job not in queue())
         (tmp_path / "seed0").unlink()
@@ -75,13 +75,12 @@ def test_cancelled_and_out_of_time(command: Command, tmp_path: Path) -> None:
     assert process.returncode == 0, err
     assert out.rstrip().endswith("4 finished")
     assert f"its Slurm job {job} is gone; the job is submitted again" in err
-    assert "its job's time is over; it is queued again, and resumes from its checkpoint" in err
     assert command("sweep", *TINY, "--seeds", "0-3", "--executor", "in_turn", "--results", local).status == 0
     assert same_as_local(results, local) == []
 
 
 def test_driver_that_leaves(tmp_path: Path) -> None:
-    """Jobs go on; --resume takes them up, makes nothing twice and submits nothing again."""
+    """Jobs go on; the same command takes them up, makes nothing twice and submits nothing again."""
     results = tmp_path / "slurm"
     run_id = run_ids(results, "0")[0]
     (tmp_path / "seed0").touch()
@@ -90,22 +89,17 @@ def test_driver_that_leaves(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"seu-bench sweep --resume --results {results} follows running jobs" in err
+    assert "the same command resumes the sweep, whose jobs run on" in err
     assert out.rstrip().endswith("1 running, 1 finished") or out.rstrip().endswith("1 finished, 1 running")
     assert within(60, lambda: len(queue()) == 1)  # the other one was just ending
     jobs, before = queue(), finished(results)
     (tmp_path / "seed0").unlink()
-    with sweep_attached(results) as process:
+    with sweep(results, "0-1", *ON_SLURM) as process:
         out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert "1 finished, 1 running elsewhere (checked last), 1 pending" in out or "2 finished, 0 pending" in out
     assert before.items() <= finished(results).items() and len(finished(results)) == 2
     assert queue() <= jobs
-
-
-def sweep_attached(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "seu_bench.cli.main", "sweep", "--resume", "--results", str(results)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def queue() -> set[str]:

@@ -18,12 +18,12 @@ import torch
 from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
-from seu_bench.models import kernels
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import installed
-from seu_bench.training.guard import GuardedStage
-from seu_bench.training.phases import PhasedStrategy
 from seu_bench.training.stage import Stage
+from seu_bench.training.strategy import StagedStrategy
+from seu_bench_kit import kernels
+from seu_bench_kit.guard import GuardedStage
 
 #: What makes a run short, and the counted more.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
     "rcl": {"trials": 2},
-    "replay": {"mem_size": 7},
+    "replay": {"memory": 7},
 }
 
 
@@ -76,7 +76,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
         yield lambda images: images
 
     monkeypatch.setattr(Stage, "_metered", watched)
-    monkeypatch.setattr(PhasedStrategy, "_features_cached", uncached)
+    monkeypatch.setattr(StagedStrategy, "_features_cached", uncached)
     monkeypatch.setattr(kernels, "trains_on_cpu", lambda *_: False)
     return parts
 

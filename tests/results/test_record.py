@@ -122,7 +122,7 @@ class TestRead:
     def test_not_utf8(self, tmp_path: Path) -> None:
         path = tmp_path / "record.json"
         path.write_bytes(b"\xff\xfe{}")
-        with pytest.raises(ResultsError, match="cannot be read"):
+        with pytest.raises(ResultsError, match="not a complete record: Invalid JSON"):
             read_record(path)
 
     def test_absent(self, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from support.records import a_record
 
 import seu_bench
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, record_path, write_record
 from seu_bench.results.record_files import find_record, find_run, pack_records, read_records, unpack_records
 
@@ -152,7 +152,7 @@ class TestPacked:
         faults = {item.where: item for item in found if isinstance(item, ResultsError)}
         assert list(faults) == [f"{path}, line {number}" for number in (2, 4, 6, 7)]
         whats = [fault.what for fault in faults.values()]
-        assert "not a complete record" in whats[0] and "cannot be read" in whats[1]
+        assert "not a complete record" in whats[0] and "Invalid JSON" in whats[1]
         assert "run-001 stands on an earlier line" in whats[2] and "line 1" in str(faults[f"{path}, line 6"].remedy)
         assert isinstance(faults[f"{path}, line 7"], NewerRecordError)
         assert [item.run_id for item in found if isinstance(item, Record)] == ["run-001", "run-002"]

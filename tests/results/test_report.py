@@ -20,7 +20,6 @@ from support.commands import Command
 from support.report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results.leaderboard.markdown import cells
 from seu_bench.results.record import write_record
 from seu_bench.results.report import Limits, ReportFiles, write_report
 from seu_bench.results.report.page import Table
@@ -105,7 +104,7 @@ class TestPage:
         for (head, *rows), board in zip(shown, boards, strict=True):
             assert head[3:] == [board.heading(key) for key in board.columns]
             assert [row[1].removesuffix(" †") for row in rows] == list(frame(board)["configuration"])
-            assert [row[3:] for row in rows] == [texts[3:] for texts in cells(board)]
+            assert [row[3:] for row in rows] == [texts[3:] for texts in board.cells()]
 
     def test_summary(self, results: Path, written: ReportFiles) -> None:
         """The best of each benchmark, its cost, and all configurations over the benchmarks."""

@@ -10,8 +10,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from seu_bench.search_space import INPUTS, CellPlan, Genotype
-from seu_bench.training.transferability import RIDGE
+from seu_bench_kit.search_space import INPUTS, CellPlan, Genotype
+from seu_bench_kit.transferability import RIDGE
 
 
 def operation_parameters(operation: str, channels: int, stride: int) -> int:

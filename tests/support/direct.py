@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.search_space import CellPlan
+from seu_bench_kit.search_space import CellPlan
 
 
 def unsettled(module: nn.Module) -> nn.Module:

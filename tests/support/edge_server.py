@@ -101,7 +101,7 @@ if __name__ == "__main__":
     import torch
 
     import seu_bench.engine.runner
-    import seu_bench.engine.saved_model.verify
+    import seu_bench.engine.verification
     import seu_bench.results.leaderboard
     import seu_bench.results.report  # noqa: F401
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
-from seu_bench.models.feature_cache import FeatureCache
-from seu_bench.models.feature_store import Tier
+from seu_bench.models.feature_cache import FeatureCache, Tier
 
 CHUNK = 8
 STREAM = class_stream([[0, 1, 2]], images=40)

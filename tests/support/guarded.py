@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from seu_bench.config.options import Options
-from seu_bench.training.components import Component
-from seu_bench.training.guard import GuardedStage
+from seu_bench.training.interfaces import Component
 from seu_bench.training.stage import EpochReport, Stage
+from seu_bench_kit.guard import GuardedStage
 
 CPU = torch.device("cpu")
 

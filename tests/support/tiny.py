@@ -19,10 +19,10 @@ from seu_bench.data.planning import StreamPlan
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
-from seu_bench.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench.testing.streams import benchmark, class_split, raw_dataset, raw_split
 from seu_bench.testing.trial import evaluated, same
 from seu_bench.training.interfaces import StrategyContext
+from seu_bench_kit.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench_seu.super_model import SuperModel
 
 __all__ = ["benchmark", "class_stream", "raw_dataset", "raw_split", "same"]

@@ -10,7 +10,7 @@ from support.tiny import registry
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import Scenario
-from seu_bench.engine.scenarios import scenarios_of
+from seu_bench.engine.resolve import scenarios_of
 from seu_bench.testing import Trial
 
 #: What a strategy needs besides the tiny protocol.
@@ -20,14 +20,14 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "den": {"learning_rate": 0.01},
     "derpp": {"memory": 20, "batch_size_mem": 8},
     "dgr": {"generator_iterations": 120, "generator_width": 400},
-    "er_ace": {"mem_size": 20, "batch_size_mem": 4},
-    "gdumb": {"mem_size": 60},
+    "er_ace": {"memory": 20, "batch_size_mem": 4},
+    "gdumb": {"memory": 60},
     "gem": {"patterns_per_experience": 10},
     "icarl": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
-    "mir": {"mem_size": 20, "batch_size_mem": 4, "subsample": 8},
+    "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "rcl": {"trials": 2},
-    "replay": {"mem_size": 20, "batch_size_mem": 4},
+    "replay": {"memory": 20, "batch_size_mem": 4},
 }
 
 #: Strategies whose image passes depend on what they meet.

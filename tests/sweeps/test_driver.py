@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 from support.commands import Install
-from support.sweeping import MODULES, POINTS, tiny_plan
+from support.sweeping import MODULES, POINTS, plan, record_of, tiny_plan
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError
-from seu_bench.plugin.executors import Ended, Event, Job, Progressed, Started, event_from_json
+from seu_bench.plugin.executors import Ended, Event, Job, Started
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
-from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
-from seu_bench.sweeps.estimate import SweepEstimate
+from seu_bench.results.record import write_record
+from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepEstimate, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import make_spec
 
@@ -167,15 +167,17 @@ def test_broken_executor(tmp_path: Path) -> None:
     assert executor.called == ["submit", "close"]
 
 
-def test_events_as_json() -> None:
-    """They come back as they were; anything else is refused."""
-    events: list[Event] = [
-        Started(run_id="a", where="cuda 1"),
-        Progressed(run_id="a", task=0, tasks=2, stage="search", epoch=1, epochs=3, passed=5, planned=9, remaining=None),
-        Ended(run_id="a", status="held", message="by\n\x1b[2J"),
-    ]
-    for event in events:
-        assert event_from_json(event.model_dump_json()) == event
-    for text in ("", "{}", '{"kind": "ended"}', '{"kind": "other", "run_id": "a"}', "[1]"):
-        with pytest.raises(ValueError, match="validation error"):
-            event_from_json(text)
+def test_estimate(tmp_path: Path) -> None:
+    """A configuration's own finished runs count before others of its kind; what is not known yet stays unknown."""
+    asked = {"strategy": "tiny", "seeds": "0-1", "options": {"epochs": [1, 2]}}
+    done, other, *_ = plan(**asked, results=tmp_path).jobs
+    assert SweepEstimate(plan(**asked, results=tmp_path)).of_job(done) is None
+    write_record(tmp_path, record_of(done, seconds=10.0))
+    found = plan(**asked, results=tmp_path)
+    estimate = SweepEstimate(found)
+    assert [estimate.of_job(job) for job in found.pending] == [10, 10, 10]
+    estimate.learn(other, 4.0)
+    assert [estimate.of_job(job) for job in found.pending] == [4, 10, 4]
+    assert estimate.of_all(found.pending, {"x": 2.0}, 2) == 10
+    assert estimate.of_all(found.pending, {"x": None}, 2) is None
+    assert estimate.of_all(found.pending, {}, None) is None

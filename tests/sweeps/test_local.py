@@ -10,7 +10,7 @@ import pytest
 from support.sweeping import tiny_jobs
 
 from seu_bench.engine.run_folder import find_state
-from seu_bench.plugin.executors import Ended, Event, Noticed, Progressed, Started
+from seu_bench.plugin.executors import Ended, Event, Started
 from seu_bench.results.record import read_record
 from seu_bench.sweeps.local import LocalExecutor, LocalFactory, LocalOptions, visible_gpus, with_share
 from seu_bench.utils.hardware import free_host_memory, usable_cores
@@ -33,11 +33,10 @@ def test_processes(tmp_path: Path) -> None:
                 told.append(event)
                 if isinstance(event, Ended):
                     endings[event.run_id] = event
-                if isinstance(event, Progressed) and event.run_id == long.run_id and not killed:
-                    state = find_state(tmp_path, long.run_id)
-                    assert state is not None and state.holder is not None
-                    os.kill(state.holder.pid, signal.SIGKILL)
-                    killed = True
+            state = find_state(tmp_path, long.run_id)
+            if not killed and state is not None and state.holder is not None:
+                os.kill(state.holder.pid, signal.SIGKILL)
+                killed = True
     finally:
         executor.close()
     assert endings[long.run_id].status == "lost"
@@ -52,11 +51,7 @@ def test_processes(tmp_path: Path) -> None:
         assert places[job.run_id] == f"cuda {record.metrics['gpu']:.0f}"
     assert len({record.metrics["process"] for record in records} | {os.getpid()}) == 3
     for run_id in endings:
-        kinds = [type(event) for event in told if event.run_id == run_id and not isinstance(event, Noticed)]
-        assert (kinds[0], kinds[-1], kinds.count(Ended)) == (Started, Ended, 1)
-        assert set(kinds[1:-1]) == {Progressed}
-    last = [event for event in told if isinstance(event, Progressed) and event.run_id == short[0].run_id][-1]
-    assert (last.task, last.tasks, last.stage, last.passed - last.planned) == (4, 5, "evaluation", 0)
+        assert [type(event) for event in told if event.run_id == run_id] == [Started, Ended]
     # The next sweep goes on with the one that was killed.
     assert [job.run_id for job in tiny_jobs(tmp_path, "0-2", threads=3)] == [long.run_id]
 

@@ -16,11 +16,11 @@ from support.commands import FEW_IMAGES, TINY, Command, write_package
 from support.locks import held
 from support.records import a_record
 
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.building import make_leaderboards
+from seu_bench.results.formats import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 
 #: Processes that each make runs and, as the command does, leaderboards after each; all begin together, and torch is
 #: imported once for all of them.
@@ -30,7 +30,7 @@ from pathlib import Path
 import avalanche.training, torch
 from seu_bench.data import streams
 from seu_bench.engine import runner
-from seu_bench.results.leaderboard import building
+from seu_bench.results import building
 from seu_bench.training import strategy
 from seu_bench.training.monitoring import evaluators
 from seu_bench.plugin.registry import Registry
@@ -107,7 +107,7 @@ def test_records_are_read_when_it_is_ones_turn(tmp_path: Path) -> None:
     assert len(make_leaderboards(tmp_path).paths) == 2  # whatever it imports is there from now on
     written: list[Path] = []
     waiting = threading.Thread(target=lambda: written.extend(make_leaderboards(tmp_path).paths))
-    with alone_in(tmp_path / "leaderboards"):
+    with folder_lock(tmp_path / "leaderboards"):
         waiting.start()
         waiting.join(0.5)
         assert waiting.is_alive()

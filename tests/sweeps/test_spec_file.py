@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import Command
 
 from seu_bench.errors import SpecError
-from seu_bench.sweeps.spec import keep_spec, kept_spec, make_spec
+from seu_bench.sweeps.spec import make_spec
 
 
 def test_file(tmp_path: Path) -> None:
@@ -127,31 +126,3 @@ def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
         make_spec({}, file)
-
-
-def test_last_sweep_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for again as it was, whatever the working folder; only what had failed is left alone this time."""
-    monkeypatch.chdir(tmp_path)
-    asked: dict[str, Any] = {
-        "strategy": "seu,naive", "benchmark": "split_digits,own.toml", "seeds": "0-2", "data_root": "data",
-        "options": {"epochs": [1, 2], "sizes": [[1, 2], [3]]}, "feature_cache": "2K", "log": "tensorboard",
-        "results": "out", "retry_failed": True,
-    }  # fmt: skip
-    spec = make_spec(asked)
-    keep_spec(spec)
-    kept = kept_spec(tmp_path / "out")
-    assert kept.benchmark == ("split_digits", str(tmp_path / "own.toml"))
-    assert (kept.results, kept.data_root, kept.retry_failed) == (tmp_path / "out", tmp_path / "data", False)
-    places = {"benchmark": spec.benchmark, "results": spec.results, "data_root": spec.data_root, "retry_failed": True}
-    assert kept.model_copy(update=places).model_dump() == spec.model_dump()
-
-
-def test_attaching_to_nothing(command: Command, tmp_path: Path) -> None:
-    """Refused: no sweep was begun there, what is kept of it is damaged, or more was asked for."""
-    none = command("sweep", "--resume", "--results", tmp_path)
-    assert (none.status, "no sweep was begun with this results folder" in none.err) == (2, True)
-    (tmp_path / "sweep.json").write_text('{"strategy": 3}')
-    damaged = command("sweep", "--resume", "--results", tmp_path)
-    assert (damaged.status, "what was asked of the last sweep cannot be read" in damaged.err) == (2, True)
-    more = command("sweep", "--resume", "--strategy", "naive", "--seeds", "0-1")
-    assert (more.status, "takes only --results and --plugin, not: strategy, seeds" in more.err) == (2, True)

@@ -19,16 +19,14 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, RunError, SeuBenchError, SpecError
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
-from seu_bench.sweeps.driver import JobResult, SweepReport
-from seu_bench.sweeps.estimate import SweepEstimate
+from seu_bench.sweeps.driver import JobResult, SweepEstimate, SweepReport
 from seu_bench.sweeps.plan import SweepPlan, plan_requests
-from seu_bench.sweeps.tuning.samplers import make_sampler
-from seu_bench.sweeps.tuning.search import run_tuning
-from seu_bench.sweeps.tuning.spec import make_tune_spec
+from seu_bench.sweeps.tune_spec import grid, make_tune_spec
+from seu_bench.sweeps.tuning import run_tuning
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +175,7 @@ def test_trials_travel(tmp_path: Path) -> None:
     asked = {"strategy": "ewc", "space": space, "results": tmp_path, "benchmark": "open"}
     for method, tasks in (("first-tasks:2", 2), ("whole-stream", None)):
         spec = make_tune_spec({**asked, "method": method})
-        plan = plan_requests(Registry(), spec.sweep(), map(spec.request, make_sampler(spec).ask()))
+        plan = plan_requests(Registry(), spec.sweep(), map(spec.request, grid(spec.space)))
         assert len(plan.jobs) == 6
         for planned in plan.jobs:
             job = Job.model_validate_json(plan.to_job(planned).model_dump_json())

@@ -8,9 +8,8 @@ import pytest
 from support.tiny import registry
 
 from seu_bench.errors import SpecError, UnknownNameError
-from seu_bench.sweeps.tuning.samplers import make_sampler
-from seu_bench.sweeps.tuning.space import Choices, Range, at_an_end, grid, parse_dimension
-from seu_bench.sweeps.tuning.spec import TuneSpec, make_tune_spec
+from seu_bench.sweeps.tune_spec import Choices, Range, TuneSpec, at_an_end, grid, make_tune_spec, parse_dimension
+from seu_bench.sweeps.tuning import Study
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_spec_refused(fields: dict[str, Any], message: str) -> None:
 
 def drawn(spec: TuneSpec, rounds: int = 99) -> list[dict[str, Any]]:
     """All values that a sampler draws, which is told a score of each."""
-    sampler, values = make_sampler(spec), []
+    sampler, values = Study(spec), []
     while rounds and (asked := sampler.ask()):
         values += asked
         sampler.tell([None if one["b"] == 3 else 1 / (1 + one["a"]) for one in asked])

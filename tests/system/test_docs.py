@@ -240,7 +240,7 @@ def test_every_field_and_metric_is_described() -> None:
 def test_examples_use_public_names_alone() -> None:
     """They import from rooms, or from the modules that stand beside the rooms."""
     public = {room: {name for names in modules.values() for name in names} for room, modules in public_api.rooms()}
-    beside = {"seu_bench.errors", "seu_bench.metrics", "seu_bench.search_space"}
+    beside = {"seu_bench.errors", "seu_bench.metrics"}
     for path in (ROOT / "examples").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "seu_bench":

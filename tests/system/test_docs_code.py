@@ -31,7 +31,7 @@ BEFORE = {
         record = seu_bench.run("seu", "split_digits", protocol="quick", options={"epochs": 1, "searcher.epochs": 1})
         pixels = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
         import pathlib
-        from seu_bench.engine.saved_model.export import onnx_bytes
+        from seu_bench.engine.saved_model import onnx_bytes
         pathlib.Path("task-2.onnx").write_bytes(onnx_bytes(seu_bench.load_model(record.run_id), 2))
     """,
     "docs/guides/strategies.md": """

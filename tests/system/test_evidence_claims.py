@@ -11,8 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import claims, components, relatives, sweeps, tables
-from scripts.evidence.claims import Claim, Finding
+from scripts.evidence import claims, components, sweeps, tables
+from scripts.evidence.claims import Finding
 from scripts.evidence.evidence import Evidence, read_evidence
 from scripts.evidence.page import rendered
 from scripts.evidence.publish import publish as publish_runs
@@ -92,12 +92,6 @@ def test_a_claim_is_judged_by_the_records(publish: Publish, ewc: float, status: 
     assert (said.status, said.detail) == (status, detail)
 
 
-def test_a_claim_that_does_not_stand(publish: Publish) -> None:
-    rows = accuracies({"seu": 0.5, "linear": 0.9})
-    said = found(publish(quick=rows), "SEU is more accurate than a linear")
-    assert (said.status, said.detail) == ("does not stand", "`one` -40.00 points")
-
-
 def test_holm_changes_a_claim(publish: Publish) -> None:
     """A difference with p = 0.03 stands alone, and not beside three more that say nothing."""
     seu, ewc = [0.60, 0.62, 0.64], [0.50, 0.56, 0.52]
@@ -109,61 +103,6 @@ def test_holm_changes_a_claim(publish: Publish) -> None:
     together = publish(half_day={"seu": {"acc": seu}, "ewc": {"acc": ewc}, **others})
     said = {each.pair.other: each.side for each in together.compared("half_day", "acc") if each.pair.one == "seu"}
     assert set(said.values()) == {"not told"} and len(said) == 4
-
-
-def test_rows_of_one_kind_are_corrected_for_one_another(publish: Publish) -> None:
-    """The paper's strategies, other learners and references are families of their own."""
-    rows = accuracies({"seu": 0.8, **dict.fromkeys((*PAPER, "replay", "mas", "linear"), 0.5)})
-    told = publish(quick=rows).compared("quick", "acc")
-    counted = {each.pair.other: each.difference.comparisons for each in told if each.pair.one == "seu"}
-    assert counted == {**dict.fromkeys(PAPER, 4), "replay": 2, "mas": 2, "linear": 1}
-
-
-def test_relatives_are_a_family_and_a_table(publish: Publish) -> None:
-    """Their comparisons with SEU are corrected for one another, those with plain training and the linear row, too;
-    costs are multiples of those of plain training."""
-    size = {"memory_bytes": 8000.0, "image_passes": 10.0, "mask_bits": 0.0}
-    rows = accuracies({"seu": 0.8, "naive": 0.3, "linear": 0.35, "replay": 0.5, "hat": 0.5, "packnet": 0.6})
-    rows["naive"] |= size
-    rows["packnet"] |= size | {"mask_bits": 64e6, "image_passes": 15.0}
-    evidence = publish(quick=rows)
-    told = evidence.compared("quick", "acc")
-    counted = {(each.pair.one, each.pair.other): each.difference.comparisons for each in told}
-    assert counted[("seu", "hat")] == counted[("seu", "packnet")] == 2 and counted[("seu", "replay")] == 1
-    assert [counted[(one, other)] for one in ("hat", "packnet") for other in ("naive", "linear")] == [4] * 4
-    assert found(evidence, "Its relatives are more accurate than plain").status == "stands"
-    assert found(evidence, "Its relatives are more accurate than a linear").detail == "`one` 2 of 2"
-    (group,) = evidence.sets["quick"]
-    kept = {line.split(" | ")[0]: line.split(" | ") for line in relatives.sizes(group).splitlines()}
-    assert kept["| `packnet`"][2] == "64,000,000" and kept["| `packnet`"][4] == "1.5"
-
-
-def test_two_seeds_tell_nothing(publish: Publish) -> None:
-    said = found(publish(2, quick=accuracies({"seu": 0.9, "linear": 0.1})), "SEU is more accurate than a linear")
-    assert (said.status, said.detail) == ("not told", "`one` +80.00 points, too few seeds")
-
-
-def test_sizes_are_ratios(publish: Publish) -> None:
-    rows = {"seu": {"params_total": [200, 210, 220]}, "independent": {"params_total": [800, 840, 880]}}
-    said = found(publish(quick=rows), "SEU is smaller than a network of its own")
-    assert (said.status, said.detail) == ("stands", "`one` 0.25 times")
-
-
-def test_longer_protocol_is_counted(publish: Publish) -> None:
-    rows = accuracies({"seu": 0.8, "linear": 0.5})
-    said = found(publish(quick=rows, half_day=rows), "SEU is more accurate than a linear")
-    assert said.detail == "`one` +30.00 points. By `half_day`: 1 of 1"
-
-
-def test_longer_protocol_judges_where_it_is_alone(publish: Publish) -> None:
-    said = found(publish(half_day=accuracies({"seu": 0.8, "linear": 0.5})), "SEU is more accurate than a linear")
-    assert (said.status, said.detail) == ("stands", "by `half_day` `one` +30.00 points")
-
-
-def test_every_claim_is_about_rows_that_can_be_there() -> None:
-    """Of each claim the rows are in the sweeps' strategies, or all others."""
-    for claim in claims.CLAIMS:
-        assert isinstance(claim, Claim) and claim.others and claim.side in ("above", "below")
 
 
 def test_components_are_compared_with_their_controls(publish: Publish) -> None:
@@ -183,14 +122,6 @@ def test_components_are_compared_with_their_controls(publish: Publish) -> None:
     assert components.component_comparisons(evidence).count("| `seu: mdl, frugal` |") == 2
 
 
-def test_forgetting_is_exact(publish: Publish) -> None:
-    exact = {"seu": {"forgetting": [0.0, 0.0, 0.0]}}
-    assert found(publish(quick=exact), "SEU forgets").detail == "3 of 3 runs"
-    nearly = {"seu: mdl, frugal": {"forgetting": [0.0, 1e-9, 0.0]}}
-    said = found(publish(components=nearly), "SEU forgets")
-    assert (said.status, said.detail) == ("does not stand", "5 of 6 runs")
-
-
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
@@ -204,37 +135,6 @@ def test_front_has_no_reference_and_nothing_that_is_beaten(publish: Publish) -> 
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in text if "`" in line]
     assert rows[:4] == [["1", "**`pnn`**"], ["2", "**`seu`**"], ["3", "`ewc`"], ["4", "**`naive`**"]]
     assert rows[4][0] == "`joint`"
-
-
-def test_tuned_rows_say_how_and_what_it_took(tmp_path: Path) -> None:
-    """The images passed forward in tuning, in multiples of those of a run."""
-    chosen = {"id": "x", "sha256": "0" * 64, "method": "first-tasks:3", "runs": 4, "image_passes": 1000}
-    write_record(tmp_path / "quick", a_run("ewc", 0, {"acc": 0.5, "image_passes": 400}, tuned=chosen))
-    write_record(tmp_path / "quick", a_run("naive", 0, {"acc": 0.4, "image_passes": 400}))
-    (group,) = read_evidence(tmp_path).sets["quick"]
-    heading, _, *rows = tables.contest(group).splitlines()
-    assert heading.endswith("| tuned by | tuning (runs' image passes) |")
-    assert rows[0].endswith("| first-tasks:3 | 2.5 |") and rows[1].endswith("| - | - |")
-
-
-def test_linear_row_says_yes_no_or_perhaps(publish: Publish) -> None:
-    rows = accuracies({"linear": 0.5, "seu": 0.8, "naive": 0.2, "ewc": 0.5})
-    rows["ewc"] = {"acc": [0.50, 0.55, 0.48]}  # type: ignore[dict-item]
-    text = tables.linear_row(publish(quick=rows), "quick")
-    said = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
-    assert sorted(said) == [["`ewc`", "-", "yes ?"], ["`naive`", "-", "no"], ["`seu`", "-", "yes"]]
-
-
-def test_equal_parameters_stand_beside_the_protocol(publish: Publish) -> None:
-    """The SEU that they are compared with is that of the protocol."""
-    quick = {"seu": {"acc": 0.8, "params_total": 100}, "ewc": {"acc": 0.7, "params_total": 900}}
-    matched = {"ewc": {"acc": 0.4, "params_total": 100}}
-    text = tables.equal_parameters(publish(quick=quick, parameters=matched))
-    assert "| `one` | `ewc` | 3 |" in text and "+40.00 points, significant |" in text
-
-
-def test_average_ranks_need_every_benchmark(publish: Publish) -> None:
-    assert tables.average_ranks(publish(quick=accuracies({"seu": 0.8, "ewc": 0.5})), "quick") is None
 
 
 # --- records that do not fit ----------------------------------------------------------------------------------------
@@ -277,14 +177,6 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     (group,) = read_evidence(tmp_path / "published").sets["quick"]
     assert list(group.rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
-
-
-def test_page_of_a_part(publish: Publish, tmp_path: Path) -> None:
-    """What is there is shown, what is not is in the list of what was not run, with how much of it there is."""
-    publish(quick={"seu": {"acc": 0.8, "mixed_score": 0.5}, "ewc": {"acc": 0.5, "mixed_score": 0.4}})
-    text = rendered(tmp_path)
-    assert "## Equal protocol: quick" in text and "## Equal protocol: half_day" not in text
-    assert "half_day_1_paper.toml" in text
 
 
 def test_what_was_not_run_is_counted(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import inheritance
-from scripts.evidence.inheritance_contest import DRAWN, OURS, SET, TRIVIAL, Goal, read_contests
+from scripts.evidence.inheritance_contest import OURS, SET, Goal, read_contests
 from scripts.evidence.runs import SEU
 from seu_bench.results.record import Record, StageRecord
 
@@ -89,82 +88,3 @@ def test_goal_is_measured(tmp_path: Path) -> None:
     assert goal.accuracy == pytest.approx(0.0) and goal.size == pytest.approx(0.4)
     assert goal.passes == pytest.approx(0.04) and goal.seconds == pytest.approx(0.05) and goal.is_met
     assert contests.rows[PLACE].keys() == {OURS, SEU}
-
-
-def test_seconds_that_were_not_measured(tmp_path: Path) -> None:
-    """Are no number, and the passes stand alone."""
-    folder = publish(
-        tmp_path, {"half_day": rows(SEU, [0.8], 1000, passes=500, cpu=None), SET: rows(OURS, [0.8], 400, passes=20)}
-    )
-    (goal,) = read_contests(folder).goals()
-    assert goal.seconds is None and goal.is_met and "| - | yes |" in inheritance.rendered(folder)
-
-
-def test_page(tmp_path: Path) -> None:
-    """Rows of one searcher and creator differ by width; the front is bold; a row that ours does not beat is told."""
-    folder = publish(
-        tmp_path,
-        {
-            "half_day": [
-                *rows(SEU, [0.80, 0.81, 0.79], 1000, passes=500),
-                *rows("seu: random, all_new", [0.80, 0.80, 0.80], 1100),
-                *rows("linear", [0.90, 0.91, 0.92], 300),
-            ],
-            SET: [
-                *rows(OURS, [0.82, 0.83, 0.81], 400, passes=20),
-                *rows(TRIVIAL, [0.80, 0.80, 0.80], 500),
-                *rows(DRAWN, [0.81, 0.83, 0.81], 400),
-            ],
-        },
-    )
-    page = inheritance.rendered(folder)
-    assert "Copying brings +0.33 points over 3 seeds, beside the same genotype with units that" in page
-    assert "## pmnist, half_day" in page and "## split_fashion" not in page
-    assert "| **`linear`** | 3 |" in page and f"| `{OURS}` | 3 |" in page
-    assert "Ours is not on it: as accurate or more with no more parameters are `linear`." in page
-    assert "Ours has 0.8 times the parameters of the trivial row" in page
-    told = read_contests(folder).compared("acc")
-    assert {other for _, _, other in told} == {SEU, "seu: random, all_new", "linear", TRIVIAL, DRAWN}
-    assert told[(*PLACE, "linear")].mean == pytest.approx(-0.09)
-
-
-def test_nothing_is_published(tmp_path: Path) -> None:
-    """The page says so, and which commands there are."""
-    page = inheritance.rendered(tmp_path)
-    assert page.count("Nothing is published yet.") == 2
-    for file in inheritance.SWEEPS:
-        assert f"{file}.toml`: 0 of " in page
-
-
-def test_pending_runs(tmp_path: Path) -> None:
-    """A run counts for the sweep whose options it has, and for no other one."""
-    folder = publish(tmp_path, {SET: rows(OURS, [0.8, 0.8, 0.8], 400)})
-    left = {file: (found, wanted) for file, found, wanted in inheritance.pending(folder)}
-    assert left["inheritance_1_ours_half_day"] == (3, 9)
-    assert {found for file, (found, _) in left.items() if file != "inheritance_1_ours_half_day"} == {0}
-
-
-def test_ablation(tmp_path: Path) -> None:
-    """A line for each configuration, named by what was changed."""
-
-    def changed(seed: int, acc: float, chosen: Mapping[str, object], **options: object) -> Record:
-        run = a_run(OURS, seed, acc, 4000)
-        number = f"{run.run_id}-{len(chosen)}{len(options)}{acc}"
-        return run.model_copy(
-            update={"run_id": number, "creator_options": dict(chosen), "options": {"width": 0.5, **options}}
-        )
-
-    runs = [
-        *(changed(seed, 0.5 + seed / 10, {}) for seed in range(3)),
-        changed(0, 0.7, {"copies": False}),
-        changed(0, 0.8, {"shared": 2}, adaptation="norms"),
-        changed(0, 0.9, {"relation": "knn"}),
-    ]
-    table = inheritance.ablation(publish(tmp_path, {inheritance.ABLATION: runs}))
-    assert table.splitlines()[2:] == [
-        "| `inherit`, width 0.5 | 3 | 60.00 | 4.0 |",
-        "| `inherit`, width 0.5, knn | 1 | 90.00 | 4.0 |",
-        "| `inherit`, width 0.5, no copies | 1 | 70.00 | 4.0 |",
-        "| `inherit`, width 0.5, shared 2, norms | 1 | 80.00 | 4.0 |",
-    ]
-    assert inheritance.ablation(tmp_path / "absent") == ""

@@ -13,7 +13,7 @@ from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results import Leaderboards, Record, read_record
 from seu_bench.results.record import record_path
 from seu_bench.sweeps.driver import JobResult, SweepResult
-from seu_bench.sweeps.tuning.search import TuneResult
+from seu_bench.sweeps.tuning import TuneResult
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "quick"
 EVIL = "<script>alert(1)</script>"

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from avalanche.benchmarks import benchmark_from_datasets, nc_benchmark, with_task_labels
+from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
 from avalanche.benchmarks.utils import (
     TaskLabels,
     as_classification_dataset,
-    as_taskaware_classification_dataset,
 )
 from avalanche.evaluation.metrics import accuracy_metrics
 from avalanche.models import MTSimpleMLP, SimpleMLP
@@ -84,34 +83,6 @@ def test_learns(name: str, options: dict[str, Any]) -> None:
         found = strategy.eval(benchmark.test_stream[: experience.current_experience + 1])
     assert sum(key.startswith("Top1_Acc_Exp/") for key in found) == 2
     assert all(value is not None for value in matrix.result()[1])
-
-
-def test_avalanche_s_own_cut() -> None:
-    """Classes cut into tasks as in its classic benchmarks; labels that the data do not say are read."""
-    data: Any = TensorDataset(torch.rand(24, *SHAPE), torch.arange(24) % 4)
-    data.targets = data.tensors[1].tolist()
-    benchmark = nc_benchmark(data, data, 2, task_labels=True, class_ids_from_zero_in_each_exp=True)
-    assert plan_of(benchmark).classes_per_task == (2, 2)
-    strategy = seu_bench.make_strategy("lwf", benchmark, options={"epochs": 1, "backbone": "mlp"})
-    for experience in benchmark.train_stream:
-        strategy.train(experience)
-    labels = TaskLabels([0] * 24)
-    silent = as_taskaware_classification_dataset(data).update_data_attribute("targets_task_labels", labels)
-    assert plan_of(with_task_labels(benchmark_from_datasets(train=[silent], test=[silent]))).classes_per_task == (4,)
-
-
-def test_depends_on_its_seed() -> None:
-    """And on nothing that was drawn before."""
-
-    def weights(seed: int) -> list[torch.Tensor]:
-        torch.rand(seed + 3)
-        benchmark = tasks(SHAPE, SHAPE)
-        strategy = seu_bench.make_strategy("naive", benchmark, options={"epochs": 1, "backbone": "mlp"}, seed=seed)
-        strategy.train(benchmark.train_stream[0])
-        return [value.clone() for value in strategy.model.parameters()]
-
-    first, again, other = weights(1), weights(1), weights(2)
-    assert all(map(torch.equal, first, again)) and not all(map(torch.equal, first, other))
 
 
 @pytest.mark.parametrize(

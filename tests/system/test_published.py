@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
 import seu_bench
-from seu_bench.engine.checkpoint_manager import SHARE
+from seu_bench.engine.checkpoint import SHARE
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.saved_model.verify import request_of
+from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import pack_records, packed_records

@@ -10,7 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
 
-from scripts.evidence import reference_runs
 from scripts.evidence.reference_numbers import PAGE, rendered
 from scripts.evidence.reference_runs import (
     RATES,
@@ -18,14 +17,12 @@ from scripts.evidence.reference_runs import (
     Beside,
     Number,
     accuracy,
-    beside,
     read_source,
     resolved,
-    run_ids,
 )
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
-from seu_bench.results.record import Record, write_record
+from seu_bench.results.record import Record
 
 SOURCE = read_source()
 NUMBERS = {f"{number.sweep}-{number.strategy}": number for number in SOURCE.numbers}
@@ -76,23 +73,6 @@ def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
     assert Beside(number, spec, "domain", (), ()).verdict == "not run"
 
 
-def test_runs_are_those_of_the_files(tmp_path: Path) -> None:
-    """A record counts where its id is that of the sweep as it is now; without records the page says so."""
-    assert all(each.verdict == "not run" for each in beside(SOURCE, tmp_path))
-    number = NUMBERS["reference_gem_pmnist-gem"]
-    spec = sweep(number.sweep)
-    ids = run_ids(spec, "gem")
-    assert len(set(ids)) == len(spec.seeds) == 3
-    for run_id, value in ((ids[1], 0.5), ("of-an-earlier-schedule", 0.9)):
-        write_record(tmp_path / SET, a_run((value, value), (10, 10), run_id=run_id, seed=1))
-    found = next(each for each in beside(SOURCE, tmp_path) if each.number == number)
-    assert [record.run_id for record in found.runs] == [ids[1]]
-    assert found.verdict == "below"
-    page = rendered(tmp_path)
-    assert f"Of {len(SOURCE.numbers)} numbers 1 are missed by more than it" in page
-    assert "permuted MNIST, 5 tasks, one epoch, `gem`, seeds 0, 2" in page
-
-
 def test_every_sweep_is_of_a_number() -> None:
     """And each number's strategy is in its sweep, on a benchmark that is called as its file."""
     named = {number.sweep for number in SOURCE.numbers} | {each.sweep for each in SOURCE.elsewhere if each.sweep}
@@ -116,32 +96,6 @@ def test_sweeps_write_into_their_set(name: str) -> None:
     assert not resolved(spec, spec.strategy[0]).spec.protocol.ranked
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_schedules_are_constant_and_select_nothing(name: str) -> None:
-    """A constant rate, the last weights, no clipping that clips, no weight decay."""
-    number = NUMBERS[name]
-    spec = sweep(number.sweep)
-    for strategy in {number.strategy, *spec.strategy}:
-        run = resolved(spec, strategy)
-        options: Any = run.options
-        assert options.lr_schedule == "constant"
-        assert getattr(options, "restore", "last") == "last"
-        training = options.applied_to(run.spec.protocol.training)
-        assert (training.weight_decay, training.clip_norm) == (0, 1e9)
-
-
-def test_conversions() -> None:
-    """What one library's option is in the other's."""
-    ewc = resolved(sweep("reference_ewc_pmnist"), "ewc")
-    options: Any = ewc.options
-    # lambda / 2 times the batch size, against theirs of 1.
-    assert options.ewc_lambda / 2 * ewc.spec.protocol.training.batch_size == 1
-    lwf: Any = resolved(sweep("reference_lwf_split"), "lwf").options
-    weights = [(1 - 1 / step) * (step - 1) / (1 / step) for step in (2, 3, 4, 5)]
-    assert weights == pytest.approx([1, 4, 9, 16])
-    assert lwf.alpha == pytest.approx(sum(weights) / len(weights))
-
-
 def test_published_runs_are_whole() -> None:
     """On all test images, on one thread, and on as many training images as theirs but for those held out."""
     found = records(EVIDENCE / SET)
@@ -154,13 +108,3 @@ def test_published_runs_are_whole() -> None:
         elif record.benchmark.startswith("reference_split_mnist"):
             assert sum(test for _, _, test in record.task_images) == 10_000
     assert all(record.evaluation == "validation" for record in records(EVIDENCE / RATES))
-
-
-def test_source_is_refused_where_it_is_at_fault(tmp_path: Path) -> None:
-    """An unknown key, or a number in percent, is a fault of the file."""
-    text = reference_runs.SOURCE.read_text(encoding="utf-8")
-    for wrong, what in ((text.replace("theirs = 0.83", "theirs = 83", 1), "less than 1"), ("odd = 1\n" + text, "odd")):
-        path = tmp_path / "source.toml"
-        path.write_text(wrong, encoding="utf-8")
-        with pytest.raises(ValueError, match=what):
-            read_source(path)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from support.closed_form import unit_parameters
 
 from seu_bench.errors import OptionError
-from seu_bench.models.cells import ProxyNetwork
 from seu_bench.models.sizes import count_parameters
-from seu_bench.search_space import (
+from seu_bench_kit.cells import ProxyNetwork
+from seu_bench_kit.search_space import (
     EDGES,
     GENOTYPES,
     OPERATIONS,

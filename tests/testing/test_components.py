@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seu_bench.plugin.registry import Registry
-from seu_bench.testing import CreatorContract, SearcherContract, Trial
-from seu_bench.testing.components import component_trial
+from seu_bench.testing import Trial
+from seu_bench_kit.contracts import CreatorContract, SearcherContract, component_trial
 
 #: By the name of a case: the component and the options of its trial.
 SEARCHERS = {

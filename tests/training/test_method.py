@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from support.tiny import all_threads, class_stream, context, disturb, learn, logits_of, one_thread, same, weights
+from support.tiny import all_threads, class_stream, context, disturb, learn, one_thread, same, weights
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -18,14 +18,12 @@ from seu_bench import Method, Reservoir, hookimpl
 from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.saved_model.export import onnx_bytes
-from seu_bench.engine.saved_model.file import parse_weights, read_weights
-from seu_bench.engine.saved_model.model import LearnedModel, build_model
+from seu_bench.engine.saved_model import LearnedModel, build_model, onnx_bytes, parse_weights, read_weights
 from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
-from seu_bench.training import TaskData, memory_of, task_training
+from seu_bench.training import TaskData, loops, memory_of
 from seu_bench.training.stage import Stage, StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
@@ -234,18 +232,6 @@ class Offering:
         register(Preferring.name, MethodFactory(Preferring))
 
 
-def test_predict_answers_in_evaluation_alone() -> None:
-    """In training the network's own logits are learned from, so that the same weights come of it."""
-    source = stream()
-    plain, strategy = (learn(source, made(method, source), tasks=2) for method in (Mine, Preferring))
-    own = weights(strategy.model)
-    assert torch.equal(own.pop("preference"), torch.tensor([0.0, 1000.0]))
-    assert same(own, weights(plain.model))
-    for task in (0, 1):
-        expected = logits_of(plain.model, source, task) + torch.tensor([0.0, 1000.0])
-        assert torch.equal(logits_of(strategy.model, source, task), expected)
-
-
 def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path) -> None:
     """The accuracy is that of always the second class; what was saved and what was exported answer the same."""
     trial = Trial("preferring", {"backbone": "mlp", "width": 0.05}, [Offering()])
@@ -256,7 +242,7 @@ def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path)
     assert record.accuracy_matrix[-1] == pytest.approx(shares)
     folder = tmp_path / "runs" / record.run_id
     content = read_weights(folder, record)
-    model = build_model(trial.registry, parse_weights(content, folder), record)
+    model = build_model(trial.registry, *parse_weights(content, folder), record, folder)
     assert isinstance(model, LearnedModel)
     x = source.test_images(1)
     logits = model(x, task=1)
@@ -350,7 +336,7 @@ def test_operations_of_batches_that_differ(monkeypatch: pytest.MonkeyPatch, sign
         return [it.flops for it in ended]
 
     reckoned = flops()
-    monkeypatch.setattr(task_training, "RepeatedBatches", EveryBatch)
+    monkeypatch.setattr(loops, "RepeatedBatches", EveryBatch)
     assert (reckoned == flops()) == signature
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import importlib
 import io
 import os
 import pty
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,19 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
-from support.commands import Command, folder_of_run
-from support.report_records import put_all
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.sources.common import download_bars
-from seu_bench.data.sources.definitions import FolderSource
-from seu_bench.engine.run_folder import list_runs
-from seu_bench.engine.saved_model.export import export_onnx
-from seu_bench.engine.saved_model.verify import verify
-from seu_bench.plugin.registry import Registry
-from seu_bench.plugin.subjects import subjects
-from seu_bench.results.report import Limits, write_report
-from seu_bench.testing.checking import check
+from seu_bench.data.folders import FolderSource
 from seu_bench.utils import progress as bars
 
 #: What hides and shows a terminal's cursor.
@@ -53,18 +40,10 @@ def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_terminal() -> None:
-    """Nothing goes into a file."""
-    console, text = page(terminal=False)
-    with bars.shown(console, delay=0):
-        assert sum(bars.tracked(range(4), "adding")) == 6
-    assert text.getvalue() == ""
-
-
-def test_short_work_draws_nothing() -> None:
-    """A bar that would only flash is left out."""
-    console, text = page()
-    with bars.shown(console, delay=30):
+@pytest.mark.parametrize(("terminal", "delay"), [(False, 0.0), (True, 30.0)])
+def test_nothing_in_a_file_or_for_a_moment(terminal: bool, delay: float) -> None:
+    console, text = page(terminal=terminal)
+    with bars.shown(console, delay=delay):
         assert sum(bars.tracked(range(4), "adding")) == 6
     assert text.getvalue() == ""
 
@@ -158,67 +137,3 @@ def test_decoding(tmp_path: Path) -> None:
     definition = FolderDefinition(kind="folder", path=tmp_path, channels=1, size=4)
     drawn = drawn_by(lambda: FolderSource(definition, "pets").load(None))
     assert "reading images of pets" in drawn and "0/6" in drawn
-
-
-@pytest.mark.long
-def test_runs_exporting_and_verifying(tiny: Path, tmp_path: Path, command: Command) -> None:
-    """Reading of a run that exists."""
-    folder = folder_of_run(command, "--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    assert "reading runs" in drawn_by(lambda: list(list_runs(tmp_path)))
-    assert "writing ONNX" in drawn_by(lambda: export_onnx(folder.name, 0, results=tmp_path))
-    drawn = drawn_by(lambda: verify(Registry(), folder.name, results=tmp_path, device="cpu"))
-    for what in ("reading data sets", "preparing tasks", "evaluating tasks", "counting macs"):
-        assert what in drawn
-
-
-def test_report(tmp_path: Path) -> None:
-    """How many figures are drawn of how many."""
-    put_all(tmp_path, ["naive"], [0])
-    drawn = drawn_by(lambda: write_report(tmp_path, limits=Limits(figures=2)))
-    assert "drawing figures" in drawn and "0/2" in drawn
-
-
-@pytest.mark.long
-def test_contracts() -> None:
-    """How many checks are done of how many, and no bars of what the checks do."""
-    registry = Registry()
-    (subject,) = subjects(registry, "all_new")
-    checks: list[Any] = []
-    drawn = drawn_by(lambda: checks.extend(check(subject)))
-    assert "checking creator 'all_new' of package seu-bench" in drawn
-    assert f"/{len(checks)}" in drawn
-    assert "preparing tasks" not in drawn
-
-
-def test_downloads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """torchvision's downloads draw our bar, and its own never into a log."""
-    content = bytes(300_000)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    utils: Any = importlib.import_module("torchvision.datasets.utils")
-    theirs = utils.tqdm
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/set.gz"
-
-        def fetch() -> None:
-            with download_bars("cifar10"):
-                utils.download_url(url, str(tmp_path))
-
-        assert "downloading cifar10 (bytes)" in (drawn := drawn_by(fetch))
-        assert f"0/{len(content)}" in drawn
-        (tmp_path / "set.gz").unlink()
-        fetch()
-        server.shutdown()
-    assert (tmp_path / "set.gz").read_bytes() == content
-    assert utils.tqdm is theirs
-    assert capfd.readouterr() == ("", "")

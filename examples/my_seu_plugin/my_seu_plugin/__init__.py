@@ -12,13 +12,14 @@ from seu_bench import LazyFactory, hookimpl
 from seu_bench.config import BackboneOptions, BenchmarkFile, Options
 from seu_bench.plugin import LazyCommand
 from seu_bench.results import Metric
+from seu_bench_kit import CreatorFactory, SearcherFactory
 
 if TYPE_CHECKING:
-    from seu_bench.config import BenchmarkSource, CreationSchedule
+    from seu_bench.config import BenchmarkSource
     from seu_bench.data import DatasetSource
     from seu_bench.plugin import CommandFactory, Register
     from seu_bench.results import Record
-    from seu_bench.training import CreationTask, CreatorFactory, SearcherFactory, Stage, StageProgress, StrategyFactory
+    from seu_bench.training import StageProgress, StrategyFactory
 
 
 class HeadsOnlyOptions(BackboneOptions):
@@ -29,23 +30,6 @@ class HeadsOnlyOptions(BackboneOptions):
 
 class NoOptions(Options):
     """No options."""
-
-
-class NewestFactory:
-    """Factory of a creator as a class of its own, in place of a ``LazyFactory``."""
-
-    summary = "takes the new unit in every layer; reuses nothing"
-    options: type[Options] = NoOptions
-
-    def build(self, options: NoOptions, task: CreationTask) -> Stage[tuple[int, ...]]:
-        """Return the creation stage of a task."""
-        from my_seu_plugin.learning import NewestCreation
-
-        return NewestCreation(task)
-
-    def estimate_passes(self, options: NoOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-        """Return the images passed forward to train and to evaluate: none."""
-        return 0, 0
 
 
 def params_per_task(record: Record) -> float | None:
@@ -84,7 +68,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Register ``my_random``."""
     register(
         "my_random",
-        LazyFactory(
+        SearcherFactory(
             "a random genotype; trains nothing", options=NoOptions, build="my_seu_plugin.learning:RandomSearch"
         ),
     )
@@ -93,7 +77,14 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
     """Register ``newest``."""
-    register("newest", NewestFactory())
+    register(
+        "newest",
+        CreatorFactory(
+            "takes the new unit in every layer; reuses nothing",
+            options=NoOptions,
+            build="my_seu_plugin.learning:NewestCreation",
+        ),
+    )
 
 
 @hookimpl

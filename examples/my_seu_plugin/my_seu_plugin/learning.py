@@ -10,13 +10,10 @@ import numpy as np
 
 from my_seu_plugin import HeadsOnlyOptions, NoOptions
 from seu_bench.models import BackboneModel
-from seu_bench.search_space import EDGES, OPERATIONS, Genotype
 from seu_bench.training import (
     Cost,
-    CreationTask,
     EpochlessStage,
     Phase,
-    SearchTask,
     StagedStrategy,
     StrategyContext,
     TaskData,
@@ -27,6 +24,7 @@ from seu_bench.training import (
     priced,
     task_flops,
 )
+from seu_bench_kit import EDGES, OPERATIONS, CreationTask, Genotype, SearchTask
 
 
 class HeadsOnly(StagedStrategy):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench import Register, hookimpl
 from seu_bench.config import NetworkOptions, ScoringOptions
-from seu_bench.training import SearcherFactory, schedule_passes
+from seu_bench_kit import SearcherFactory, schedule_passes
 
 
 class RandomWalkOptions(ScoringOptions, NetworkOptions):
@@ -20,7 +20,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     """Offer ``random_walk``."""
     register(
         "random_walk",
-        LazyFactory(
+        SearcherFactory(
             "walks from architecture to architecture, a few edges at a time, and stays where it is better",
             options=RandomWalkOptions,
             build="random_walk.searcher:RandomWalk",

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from random_walk import RandomWalkOptions
-from seu_bench.models import sample_of
-from seu_bench.search_space import OPERATIONS, Edge, Genotype
-from seu_bench.training import Forward, SampledStage, SearchTask, proxy_network
+from seu_bench.training import Forward
+from seu_bench_kit import OPERATIONS, Edge, Genotype, SampledStage, SearchTask, proxy_network, sample_of
 
 
 class RandomWalk(SampledStage[Genotype, Genotype]):

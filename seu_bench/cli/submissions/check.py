@@ -12,8 +12,8 @@ import click
 from rich.console import RenderableType
 
 from seu_bench.cli.options import format_option, print_as, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.errors import ExitStatus, SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import runs_folder
@@ -55,7 +55,7 @@ def check_submission(
     Manifests, digests, metrics, hostile texts, copies, seeds, what options were tuned on, and what each run must have
     by its own request; of each submission with models some are measured again. Exit status 1 if anything is refused.
     """
-    from seu_bench.engine.saved_model.claims import claim_faults
+    from seu_bench.engine.verification import claim_faults
 
     registry, seed = use_plugins(plugin), time.time_ns() % 2**32 if seed is None else seed
     found = check_submissions(folder, registry.known_metrics, seeds=seeds)
@@ -95,7 +95,7 @@ def _sample(found: Checked, most: int, seed: int) -> Iterator[tuple[str, str]]:
 
 def _faults(registry: Registry, folder: Path, run_id: str, data_root: Path | None, device: str) -> list[str]:
     """Checks of a model that failed; that it cannot be verified at all is one, too."""
-    from seu_bench.engine.saved_model.verify import verify
+    from seu_bench.engine.verification import verify
 
     try:
         checks = verify(registry, str(runs_folder(folder) / run_id), data_root=data_root, device=device).checks

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from seu_bench.results.comparison import BenchmarkComparison
 from seu_bench.results.metric import UNITS, Metric
-from seu_bench.results.over_benchmarks import BenchmarkComparison
 from seu_bench.results.record import StageRecord
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.report import configurations

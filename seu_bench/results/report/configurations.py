@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seu_bench.results.record import Record
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.results.scenarios import with_scenario
-from seu_bench.results.statistics.differences import FEWEST_PAIRS
+from seu_bench.results.statistics import FEWEST_PAIRS
 from seu_bench.utils.text import printable
 
 Values: TypeAlias = NDArray[np.float64]

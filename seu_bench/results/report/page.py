@@ -19,16 +19,13 @@ from markupsafe import Markup
 
 from seu_bench._version import __version__
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard.boards import Leaderboard, Row, mean_and_deviation, to_csv
-from seu_bench.results.leaderboard.latex import plain_table, to_latex
-from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE, cells, notes
-from seu_bench.results.leaderboard.tuned_rows import TUNED
-from seu_bench.results.over_benchmarks import BenchmarkComparison
+from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, difference_cells
+from seu_bench.results.formats import notes, plain_table, to_csv, to_latex
+from seu_bench.results.leaderboard import FRONT, MARKS, REFERENCE, TUNED, Leaderboard, Row, mean_and_deviation
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report.charts import SIZES, Chart
 from seu_bench.results.report.plotting import plotly_figure
 from seu_bench.results.scenarios import with_scenario
-from seu_bench.results.statistics.words import HEADINGS, difference_cells
 from seu_bench.utils.text import printable, spreadsheet_cell
 
 #: Rows of a leaderboard, and names of a list.
@@ -124,7 +121,7 @@ def render_page(contents: Contents) -> str:
         most=_MOST_ROWS,
         Table=Table,
         board_table=_board_table,
-        notes=notes,
+        notes=lambda board: list(notes(board)),
         difference_table=difference_table,
         data=lambda text: f"data:text/plain;charset=utf-8;base64,{_base64(text.encode())}",
         plotly=lambda chart: Markup(json.dumps(plotly_figure(chart)).replace("<", "\\u003c")),
@@ -207,7 +204,7 @@ def difference_table(board: Leaderboard) -> Table | None:
 
 def _board_table(board: Leaderboard) -> Table:
     heads = ("rank", "configuration", "seeds", *map(board.heading, board.columns))
-    return Table(board.name, "Leaderboard", heads, cells(board, most=_MOST_ROWS), board)
+    return Table(board.name, "Leaderboard", heads, board.cells(most=_MOST_ROWS), board)
 
 
 def _titles(boards: Sequence[Leaderboard]) -> list[str]:

@@ -13,11 +13,10 @@ from typing import Final
 
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.leaderboard.unranked import unranked_leaderboards
+from seu_bench.results.building import read_leaderboards, unranked_leaderboards
+from seu_bench.results.comparison import compare_over_benchmarks
+from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.metric import Metric
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records
 from seu_bench.results.record_metrics import METRICS
@@ -27,7 +26,7 @@ from seu_bench.results.report.configurations import GREY, Configuration, style, 
 from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.page import Contents, RankSection, Section, render_page
 from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
 
@@ -113,7 +112,7 @@ def write_report(
             remedy=f"see why: {command('leaderboard', results=results)}; or remove the page, or name another --output",
         )
     paths: list[Path] = []
-    with alone_in(folder):
+    with folder_lock(folder):
         for name, chart in tracked(list(contents.charts.items()), "drawing figures"):
             for form, content in render(chart, layout).items():
                 paths.append(folder / f"{name}.{form}")

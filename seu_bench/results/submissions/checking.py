@@ -2,7 +2,7 @@
 
 A liar can renew digests. What cannot be renewed is what follows from something else: metrics from the matrix, an
 accuracy from a whole number of images, the model's digest from the model. ``seu-bench check-submission`` also asks
-what each record's request gives (:mod:`seu_bench.engine.saved_model.claims`), and measures some models again.
+what each record's request gives (:mod:`seu_bench.engine.verification`), and measures some models again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from seu_bench.errors import ResultsError
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import read_leaderboards
 from seu_bench.results.metric import Metric
-from seu_bench.results.recomputing import recomputed
 from seu_bench.results.record import LARGEST, RECORD_NAME, Record, parse_record, record_digest, runs_folder
 from seu_bench.results.record_files import MODEL_NAME, PACKED_NAME
-from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.record_metrics import METRICS, check_metrics
 from seu_bench.results.submissions.manifest import Manifest, SubmittedRun, read_manifests, require_shared
 from seu_bench.results.submissions.texts import faults_in
 from seu_bench.utils.reading import list_folder, open_file, read_file
@@ -152,7 +151,7 @@ def record_faults(document: Mapping[str, Any], record: Record, metrics: Mapping[
     if record.tuned is not None and record.seed in record.tuned.seeds:
         yield f"its options were tuned on its own seed, {record.seed}"
     yield from _matrix_faults(record)
-    faults, not_computed = recomputed(record, metrics, with_absent=False)
+    faults, not_computed = check_metrics(record, metrics, with_absent=False)
     known = [it for it in not_computed if it.partition(" ")[0] in metrics]  # others are in no table
     yield from (f"the metric {fault}" for fault in [*faults, *known])
 

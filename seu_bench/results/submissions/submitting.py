@@ -26,8 +26,8 @@ from seu_bench.results.submissions.manifest import (
     read_manifests,
     refuse_links,
 )
-from seu_bench.utils.files import HeldFolder, cannot_write, make_folder, remove_parts
-from seu_bench.utils.locks import alone_in
+from seu_bench.utils.files import refuse_link, remove_parts, write_atomic
+from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.reading import cannot_read, read_file
 
 
@@ -92,7 +92,7 @@ def submit(
         for run_id, record in records.items()
     }
     refuse_links(folder, *(record_path(folder, run_id).parent for run_id in documents))
-    with alone_in(folder / FOLDER):
+    with folder_lock(folder / FOLDER):
         others = _submissions_before(folder, name, runs)
         known = others[name].runs if name in others else {}
         made = [*records.values(), *(parse_record(record_document(folder, run_id), run_id) for run_id in known)]
@@ -136,21 +136,16 @@ def _refuse_others(others: Mapping[str, Manifest], name: str, manifest: Manifest
 def _write(
     folder: Path, name: str, manifest: Manifest, documents: Mapping[str, str], models: Mapping[str, bytes | None]
 ) -> None:
-    """Write models, records, and the manifest last, each by the handle of its folder, which no link can move."""
-    try:
-        make_folder(folder)
-        with HeldFolder(folder) as shared:
-            with shared.subfolder("runs") as runs:
-                for run_id, text in documents.items():
-                    with runs.subfolder(run_id) as run:
-                        remove_parts(run.path)
-                        if (content := models.get(run_id)) is not None:
-                            run.write(MODEL_NAME, content)
-                        run.write(RECORD_NAME, text)
-            with shared.subfolder(FOLDER) as held:
-                held.write(f"{name}.toml", toml_text(manifest.model_dump(mode="json", exclude_none=True)))
-    except OSError as error:
-        raise cannot_write(folder, error) from error
+    """Write models, records, and the manifest last."""
+    for path in (folder / "runs", folder / FOLDER, *(folder / "runs" / run_id for run_id in documents)):
+        refuse_link(path, "remove the link")
+    for run_id, text in documents.items():
+        run = folder / "runs" / run_id
+        remove_parts(run)
+        if (content := models.get(run_id)) is not None:
+            write_atomic(run / MODEL_NAME, content)
+        write_atomic(run / RECORD_NAME, text)
+    write_atomic(manifest_path(folder, name), toml_text(manifest.model_dump(mode="json", exclude_none=True)))
 
 
 def _model(results: Path, record: Record) -> bytes | None:

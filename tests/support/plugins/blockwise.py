@@ -6,8 +6,8 @@ import pytest
 from support.tiny import CPU, class_stream
 
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.search_space import SearchSpace
-from seu_bench.training.components import SearchTask
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.search_space import SearchSpace
 
 STREAM = class_stream([[0, 1], [2, 3]], images=11)
 

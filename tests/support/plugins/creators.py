@@ -11,9 +11,9 @@ from torch import Tensor
 
 from seu_bench.config.protocol import CreationSchedule
 from seu_bench.data.images import TaskImages
-from seu_bench.training.components import CreationTask
 from seu_bench.training.stage import Stage
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.components import CreationTask
 from seu_bench_seu.super_model import SuperModel
 
 CPU = torch.device("cpu")

@@ -10,10 +10,10 @@ from support.tiny import CPU, class_stream
 from torch import Tensor
 
 from seu_bench.config.protocol import SearchSchedule
-from seu_bench.search_space import SearchSpace
-from seu_bench.training.components import SearchTask
 from seu_bench_darts import DartsOptions
 from seu_bench_darts.searcher import DartsSearch
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.search_space import SearchSpace
 
 STREAM = class_stream([[0, 1], [2, 3]], images=11)
 

@@ -13,7 +13,7 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.method import Step
-from seu_bench.training.phases import TaskData
+from seu_bench.training.stage import TaskData
 from seu_bench_methods.ewc import Ewc
 
 both = pytest.mark.parametrize("estimator", ["batch", "per_sample"])

@@ -16,8 +16,8 @@ from torch import Tensor
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.training.phases import TaskData
+from seu_bench.training.stage import TaskData
+from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import LearnToGrow, StructureSearch
 from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Position
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.models import AlexNetShape, chain_of
-from seu_bench.models.alexnet import alexnet
+from seu_bench_kit import AlexNetShape, chain_of
+from seu_bench_kit.blocks import alexnet
 from seu_bench_pathnet.network import ModularNetwork, Path
 
 #: One channel, 8x8, without dropout: what is computed has one answer.

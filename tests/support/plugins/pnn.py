@@ -14,9 +14,8 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.models.alexnet import AlexNetShape
-from seu_bench.training.phases import TaskData
-from seu_bench.training.stage import Stage
+from seu_bench.training.stage import Stage, TaskData
+from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_methods.pnn import ProgressiveNetwork
 
 Variant: TypeAlias = Literal["proper", "compat"]

@@ -1,0 +1,299 @@
+"""Contracts of searchers and creators, and the tasks that they are tried on.
+
+Subclass :class:`SearcherContract` or :class:`CreatorContract` in a pytest file. Stages run inside the guard of a run:
+what fails there fails here, with the same message.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from seu_bench.config.options import Options
+from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.data.streams import TaskStream
+from seu_bench.hookspecs import hookimpl
+from seu_bench.plugin.registration import Register
+from seu_bench.testing.streams import alone, stream_of
+from seu_bench.testing.trial import Contract, Trial, drawn, from_file, installed, require, same
+from seu_bench.training.stage import EpochlessStage
+from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.components import CreationTask, CreatorFactory, SearchTask, component_passes
+from seu_bench_kit.guard import GuardedStage, guarded_stage
+from seu_bench_kit.search_space import Genotype, SearchSpace
+
+SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
+CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
+CPU = torch.device("cpu")
+#: Every space that SEU can be asked to search.
+SPACES = {
+    "two-edges": SearchSpace("top2", 2),
+    "two-edges-one-form": SearchSpace("top2", 1),
+    "all-edges": SearchSpace("all14", 2),
+    "all-edges-one-form": SearchSpace("all14", 1),
+}
+
+
+def component_trial(
+    kind: str, name: str, options: Mapping[str, Any], plugins: Sequence[object] = (), exact_passes: bool = True
+) -> Trial:
+    """A searcher or creator on trial, with its own ``options``, in the installed strategy that takes such."""
+    host = next(name for name, entry in installed().strategies.items() if kind in entry.factory.components)
+    own = {f"{kind}.{key}": value for key, value in options.items()}
+    chosen: dict[str, Any] = {kind: name}
+    return Trial(host, own, plugins, exact_passes, **chosen)
+
+
+def component_of(trial: Trial, kind: str) -> Any:
+    """The :class:`~seu_bench.training.interfaces.Component` on trial, as a run is given it."""
+    return getattr(trial.resolved("tiny_two"), kind)
+
+
+def stage_of(trial: Trial, task: Any) -> GuardedStage[Any]:
+    """Build the stage for a task of the searcher or of the creator on trial."""
+    if isinstance(task, SearchTask):
+        return guarded_stage(component_of(trial, "searcher"), task, task.space.fault)
+    return guarded_stage(component_of(trial, "creator"), task, task.model.path_fault)
+
+
+def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:
+    """Build the task of a searcher.
+
+    Args:
+        stream: where the images come from, e.g. ``stream_of("tiny_two")``.
+        task: index in the stream.
+        space: the default space if ``None``.
+
+    Returns:
+        What a searcher's ``build`` is given.
+
+    Example:
+        ``stage = MySearch(MyOptions(), search_task(stream_of("tiny_two")))``
+    """
+    classes = stream.plan.classes_per_task[task]
+    return SearchTask(stream.tasks[task].train, task, classes, space or SearchSpace(), SEARCH, seed, CPU)
+
+
+def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) -> list[CreationTask]:
+    """Build tasks of a creator, each with a model of its own; earlier tasks took new units everywhere.
+
+    Args:
+        benchmark: as of :func:`stream_of`.
+        stem: the option ``stem`` of the strategy.
+        tasks: how many tasks the strategy learns.
+
+    Returns:
+        What a creator's ``build`` is given, for tasks 1, 2, ..., ``tasks - 1``.
+    """
+    capture = _Capture()
+    trial = component_trial("creator", "captured", {}, (capture,))
+    learner = replace(trial, options={"stem": stem, "genotype": "darts_v1"}).learner(benchmark)
+    for task in range(tasks):
+        learner.learn(task)
+    return [replace(task, schedule=CREATION) for task in capture.tasks]
+
+
+def fresh(task: Any) -> Any:
+    """The same search, or the same creation with a copy of its model."""
+    return replace(task, model=copy.deepcopy(task.model)) if isinstance(task, CreationTask) else task
+
+
+class _Newest(EpochlessStage[tuple[int, ...]]):
+    """Takes the newest unit everywhere."""
+
+    def __init__(self, task: CreationTask) -> None:
+        super().__init__("creation", task.task, task.seed, task.device)
+        self.model = task.model
+
+    def result(self) -> tuple[int, ...]:
+        return tuple(count - 1 for count in self.model.candidates)
+
+
+class _Capture:
+    """A plugin whose creator keeps a copy of each creation that it is asked for."""
+
+    def __init__(self) -> None:
+        self.tasks: list[CreationTask] = []
+
+    def _build(self, options: Options, task: CreationTask) -> _Newest:
+        self.tasks.append(fresh(task))
+        return _Newest(task)
+
+    @hookimpl
+    def register_creators(self, register: Register[CreatorFactory]) -> None:
+        register("captured", CreatorFactory("for tests", options=Options, build=self._build))
+
+
+class _ComponentContract(Contract):
+    """Tests of searchers and creators alike. Subclasses have a fixture ``asked``, the task of these tests."""
+
+    kind: ClassVar[str]
+
+    @pytest.fixture
+    def trial(self) -> Trial:
+        """The component on trial."""
+        return component_trial(self.kind, getattr(self, self.kind), self.options, self.plugins, self.exact_passes)
+
+    def make(self, trial: Trial, asked: Any, *, seed: int = 0, clean: bool = True) -> GuardedStage[Any]:
+        """Build a fresh stage; unless ``clean``, images of other tasks, of validation and of tests are NaN."""
+        images = asked.images if clean else alone(asked.images)
+        return stage_of(trial, replace(fresh(asked), seed=seed, images=images))
+
+    def test_uses_the_current_task_only(self, trial: Trial, asked: Any) -> None:
+        """With NaN in all other images (validation, tests, other tasks) the result is the same."""
+        results = [self.make(trial, asked, clean=clean).run() for clean in (True, False)]
+        require(
+            results[0] == results[1],
+            f"the result depends on images that are not the task's training images: {results[0]} with them, "
+            f"{results[1]} where they are NaN",
+        )
+
+    def test_depends_on_the_seed_alone(self, trial: Trial, asked: Any) -> None:
+        """The same seed gives the same result, wherever the global generators stand, and leaves them there."""
+        results = []
+        for noise in (1, 1000):
+            with RandomState(noise).active():
+                before = drawn()
+                results.append(self.make(trial, asked).run())
+                require(
+                    before == drawn(),
+                    "the stage drew from the global generators outside its own randomness: what is drawn when it is "
+                    "made belongs inside `with self.randomness.active():`",
+                )
+        require(results[0] == results[1], f"the same seed gave {results[0]} and then {results[1]}")
+
+    def test_keeps_its_budget(self, trial: Trial, asked: Any) -> None:
+        """It takes the image passes that its factory announced, which is what ``seu-bench cost`` says; never more."""
+        stage = self.make(trial, asked)
+        stage.run()
+        announced = sum(component_passes(component_of(trial, self.kind), asked.schedule, len(asked.images)))
+        require(
+            # The guard has stopped a stage that takes more.
+            stage.image_passes == announced or not trial.exact_passes,
+            f"{stage.image_passes} images were passed forward and estimate_passes() said {announced}: call "
+            "self.passed(n) for every batch. Where the number cannot be known before, set exact_passes = False",
+        )
+
+    def test_resumes(self, trial: Trial, asked: Any) -> None:
+        """Stopped after any epoch, saved as tensors and plain values, loaded into a fresh stage: the same result."""
+        whole = self.make(trial, asked)
+        expected = whole.run()
+        for epochs in sorted({0, (whole.epochs + 1) // 2, whole.epochs}):
+            first = self.make(trial, asked)
+            for _ in range(epochs):
+                first.advance()
+            state = from_file(first.state_dict())
+            second = self.make(trial, asked, seed=1)
+            second.load_state_dict(state)
+            found = second.run()
+            require(
+                found == expected and second.image_passes == whole.image_passes,
+                f"stopped after epoch {epochs} of {whole.epochs} and resumed, it gave {found} after "
+                f"{second.image_passes} images; uninterrupted {expected} after {whole.image_passes}. get_extra_state() "
+                "must hold everything that decides how it resumes",
+            )
+
+
+class SearcherContract(_ComponentContract):
+    """Tests that every searcher must pass.
+
+    Attributes:
+        searcher: registered name.
+        options: its own options, without ``searcher.``.
+        plugins: modules or objects with hooks to register beside the installed plugins.
+        exact_passes: whether ``estimate_passes`` is exact rather than an upper bound.
+
+    Example::
+
+        class TestMine(SearcherContract):
+            searcher = "mine"
+    """
+
+    kind = "searcher"
+    searcher: ClassVar[str]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def asked(cls) -> SearchTask:
+        """The search of the second of three tasks."""
+        return search_task(stream_of("tiny_three"), task=1)
+
+    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+    def test_finds_a_genotype_of_the_space(self, trial: Trial, space: SearchSpace) -> None:
+        """Two edges per node or all of them, one genotype for all cells or two."""
+        found = stage_of(trial, search_task(stream_of("tiny_two"), space=space)).run()
+        require(space.fault(found) is None, f"{found} is no genotype of the space: {space.fault(found)}")
+
+    @pytest.mark.parametrize(("benchmark", "task"), [("tiny_unequal", 1), ("tiny_lopsided", 0)])
+    def test_tasks_of_unusual_shape(self, trial: Trial, benchmark: str, task: int) -> None:
+        """Four classes; a class of a single image."""
+        stage_of(trial, search_task(stream_of(benchmark), task=task)).run()
+
+    def test_leaves_a_complete_record(self, trial: Trial, tmp_path: Path) -> None:
+        """SEU learns three tasks with it, and the record holds a valid genotype and the search of each."""
+        record = trial.record("tiny_three", tmp_path)
+        require(record.status == "finished", f"the run is {record.status}: {record.error}")
+        genotypes = [Genotype.from_dict(value) for value in record.genotypes or ()]
+        faults = [SearchSpace().fault(genotype) for genotype in genotypes]
+        require(len(genotypes) == 3 and not any(faults), f"the record's genotypes: {genotypes}, faults: {faults}")
+        stages = [stage.task for stage in record.stages if stage.name == "search"]
+        require(stages == [0, 1, 2], f"the record has searches of tasks {stages}")
+
+
+class CreatorContract(_ComponentContract):
+    """Tests that every creator must pass.
+
+    Attributes:
+        creator: registered name.
+        options: its own options, without ``creator.``.
+        plugins, exact_passes: as of :class:`SearcherContract`.
+
+    Example::
+
+        class TestMine(CreatorContract):
+            creator = "mine"
+    """
+
+    kind = "creator"
+    creator: ClassVar[str]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def asked(cls) -> CreationTask:
+        """The creation of the third of three tasks."""
+        return creation_tasks("tiny_three")[1]
+
+    @pytest.mark.parametrize("stem", ["selectable", "shared"])
+    def test_leaves_old_units_untouched(self, trial: Trial, stem: str) -> None:
+        """Units, heads and paths of other tasks keep every bit, BatchNorm's statistics too; the path fits."""
+        for creation in creation_tasks("tiny_three", stem=stem):
+            model: Any = creation.model
+            before = model.frozen_state()
+            heads = {index: copy.deepcopy(head.state_dict()) for index, head in enumerate(model.heads)}
+            path = stage_of(trial, creation).run()
+            fault = model.frozen_fault(before)
+            require(fault is None, f"task {creation.task}, path {path}: {fault}")
+            for index, head in enumerate(model.heads):
+                require(
+                    index == creation.task or same(head.state_dict(), heads[index]),
+                    f"creating task {creation.task} changed the head of task {index}",
+                )
+
+    def test_uses_few_images(self, trial: Trial, asked: CreationTask) -> None:
+        """Four training images are enough to end."""
+        stage_of(trial, replace(fresh(asked), images=asked.images.part(0, 4))).run()
+
+    def test_leaves_a_complete_record(self, trial: Trial, tmp_path: Path) -> None:
+        """SEU learns three tasks with it, forgets nothing, and the record holds each task's path."""
+        record = trial.record("tiny_three", tmp_path)
+        require(record.status == "finished", f"the run is {record.status}: {record.error}")
+        require(len(record.paths or ()) == 3, f"the record's paths: {record.paths}")
+        require(record.metrics.get("forgetting") == 0.0, f"forgetting is {record.metrics.get('forgetting')}")
+        stages = [stage.task for stage in record.stages if stage.name == "creation"]
+        require(stages == [1, 2], f"the record has creations of tasks {stages}")
