@@ -59,4 +59,3 @@ def with_curves(record: Record, **shapes: int) -> Record:
 def configuration(*records: Record, label: str = "label") -> Configuration:
     """The only configuration of a figure."""
     return Configuration(1, label, records, style(0))
-
