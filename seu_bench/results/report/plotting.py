@@ -23,10 +23,12 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
     rows = math.ceil(len(chart.panels) / columns)
     height = 28 * len(chart.categories) if chart.categories else 300 * rows if columns > 1 else 380
     names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series if s.look != "step"))
+    names_of_axes = [f"x{place or ''}y{place or ''}" for place in (0, *range(2, rows * columns + 1))]
+    subplots = [names_of_axes[row * columns : (row + 1) * columns] for row in range(rows)]
     layout: dict[str, Any] = {
         "height": height + 24 * len(names) + 90,
         "margin": {"l": 60, "r": 15, "t": 40, "b": 50},
-        "grid": {"rows": rows, "columns": columns, "pattern": "independent", "xgap": 0.16, "ygap": 0.3},
+        "grid": {"subplots": subplots, "xgap": 0.16, "ygap": 0.3},
         "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
         "hoverlabel": {"namelength": -1},
         "annotations": [],

@@ -34,8 +34,6 @@ from seu_bench.utils.text import printable
 MOST_TASKS: Final = 100
 #: Figures of a group at the least, and configurations of which learning curves are drawn.
 _OF_GROUP, _DETAILED = 4, 4
-#: Strategies of the SEU paper: where not all configurations can be drawn, these come first.
-_PAPER: Final = ("seu", "naive", "ewc", "pnn", "ltg")
 
 
 @dataclass(frozen=True)
@@ -169,13 +167,9 @@ def read_contents(
 
 
 def choose(strategies: Sequence[str], most: int) -> list[int]:
-    """Choose rows to draw: the best of each strategy, the paper's strategies first, then the next best."""
-    best: dict[str, int] = {}
-    for place, strategy in enumerate(strategies):
-        best.setdefault(strategy, place)
-    papers = [best[strategy] for strategy in _PAPER if strategy in best]
-    order = dict.fromkeys([*papers, *best.values(), *range(len(strategies))])
-    return sorted(list(order)[:most])
+    """Choose rows to draw: the best of each strategy, then the next best."""
+    best = [place for place, strategy in enumerate(strategies) if strategy not in strategies[:place]]
+    return sorted(list(dict.fromkeys([*best, *range(len(strategies))]))[:most])
 
 
 def _choose_rows(board: Leaderboard, most: int) -> list[Row]:
@@ -216,8 +210,8 @@ def _charts(
     competing = len(board.rows) - len(board.references)
     if competing > len(learners) > 0:
         notes.append(
-            f"{len(drawn)} of {competing} configurations are drawn: the best of each strategy, the paper's "
-            "strategies first, then the next best (--top changes how many)"
+            f"{len(drawn)} of {competing} configurations are drawn: the best of each strategy, then the next best "
+            "(--top changes how many)"
         )
     found: list[Chart] = []
     if drawn:
