@@ -129,7 +129,7 @@ def run(
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
-        watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
+        watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
@@ -203,7 +203,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     """
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.building import make_leaderboards
     from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
@@ -244,7 +244,7 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.tune_spec import make_tune_spec
     from seu_bench.sweeps.tuning import run_tuning

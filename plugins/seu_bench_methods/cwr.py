@@ -21,6 +21,7 @@ class Cwr(Method):
     """
 
     name = "cwr"
+    check_options = {"backbone": "mlp", "epochs": 20}
 
     class Options(BackboneOptions):
         """Options of CWR*, which are those of the backbone."""
@@ -66,5 +67,4 @@ class Cwr(Method):
         return self.network.head(task.index).get_parameter("weight")
 
     def _count(self, task: TaskData) -> Tensor:
-        """Training images of each class of the head."""
         return torch.bincount(task.train.labels, minlength=len(self._weight(task))).to(self.device)

@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from avalanche.core import SupervisedPlugin
 from support.commands import Command
-from support.tiny import all_threads, build, class_stream, learn, one_thread, registry, same, weights
+from support.tiny import all_threads, build, class_stream, learn, one_thread, registry
 from torch import nn
 
-from seu_bench import hookimpl
 from seu_bench.config.run import ComputeConfig, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
-from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.stage import StageProgress
 
 pytestmark = pytest.mark.long
 
@@ -109,20 +103,6 @@ def test_any_budget_gives_the_same_run(tmp_path: Path, case: Case) -> None:
         assert read_record(outcome.path).metrics["peak_feature_bytes"] == peak(outcome)
 
 
-def test_batches_of_chunks(tmp_path: Path) -> None:
-    """Training batches that are as long as chunks, all of them."""
-    case = Case("pnn", {"batch_size": 17, **NARROW})
-    outcomes = [case.run(tmp_path / str(budget), budget) for budget in (None, 0, 30_000)]
-    assert len({model_of(outcome) for outcome in outcomes}) == 1
-    assert [peak(outcome) > 0 for outcome in outcomes] == [True, False, True]
-
-
-def test_nothing_frozen(tmp_path: Path) -> None:
-    """The metric is undefined where no layer is ever frozen; ``None`` and 0 are not the same."""
-    outcome = Case("naive").run(tmp_path, None)
-    assert outcome.record.metrics["peak_feature_bytes"] is None
-
-
 # --- what is computed -----------------------------------------------------------------------------------------------
 
 STREAM = class_stream([[0, 1], [2, 3], [4, 5]], images=40)
@@ -164,13 +144,6 @@ ONCE = rounded_up(TRAIN) + rounded_up(VALID)
 EACH_EPOCH = EPOCHS * ONCE
 
 
-def test_the_stream_is_as_meant() -> None:
-    """Sixty training images per task, twenty for validation."""
-    task = STREAM.tasks[2]
-    assert task.valid is not None
-    assert (len(task.train), len(task.valid)) == (TRAIN, VALID)
-
-
 @pytest.mark.parametrize(("cache", "times"), [(None, ONCE), (0, EACH_EPOCH)])
 def test_frozen_columns_see_each_image_once(cache: int | None, times: int) -> None:
     """Of progressive networks, in a task of six epochs; without memory in every epoch."""
@@ -179,34 +152,6 @@ def test_frozen_columns_see_each_image_once(cache: int | None, times: int) -> No
     with counted(*columns) as counts:
         learn_third(strategy)
     assert counts == {0: times, 1: times}
-
-
-@pytest.mark.parametrize(("cache", "times"), [(None, rounded_up(VALID)), (0, EPOCHS * rounded_up(VALID))])
-def test_compat_columns_are_kept_for_validation(cache: int | None, times: int) -> None:
-    """While they train, the dropout of ``compat`` is drawn anew for every batch: nothing to keep there."""
-    strategy = experienced("pnn", cache, variant="compat")
-    with counted(strategy.model.column(0).layers[0]) as counts:
-        learn_third(strategy)
-    assert counts == {0: EPOCHS * TRAIN + times}
-
-
-@pytest.mark.parametrize("adapter", ["pre", "post"])
-def test_units_of_the_first_layer_see_each_image_once(adapter: str) -> None:
-    """Of Learn to Grow, search and training together; where adapters have a dropout each, only in validation."""
-    counts = {}
-    for cache in (None, 0):
-        strategy = experienced("ltg", cache, adapter=adapter, search_epochs=4)
-        layer = strategy.model.layer(0)
-        with counted(layer.units[0]) as found:
-            learn_third(strategy)
-        counts[cache] = found[0]
-    # Search looks at all training images in each epoch, at half of them in batches drawn at random.
-    assert counts[0] >= 4 * (TRAIN + VALID)
-    if adapter == "pre":
-        # Where a path goes on with old units, validation asks for what comes out of several layers.
-        assert ONCE <= counts[None] <= ONCE + rounded_up(VALID)
-    else:
-        assert ONCE < counts[None] < counts[0]
 
 
 def test_frozen_units_see_each_image_once() -> None:
@@ -220,16 +165,6 @@ def test_frozen_units_see_each_image_once() -> None:
         counts[cache] = sum(found.values())
     assert counts[None] <= 2 * ONCE
     assert counts[0] >= EACH_EPOCH
-
-
-def test_own_statistics_are_computed_once() -> None:
-    """A path is kept with the units' statistics while it is created, and computed anew with the task's own: in the
-    pass that estimates them, and once for all epochs."""
-    options = {"creator__epochs": 1, "creator__old_share": 1.0, "epochs": EPOCHS, "stem": "shared"}
-    strategy = experienced_seu(None, "reuse_first", **options, statistics="per_task")
-    with counted(*strategy.model.layers[0]) as found:
-        learn_third(strategy)
-    assert sum(found.values()) == rounded_up(TRAIN) + TRAIN + ONCE
 
 
 def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
@@ -251,50 +186,6 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
 # --- a run that goes on ---------------------------------------------------------------------------------------------
 
 
-class Stopper:
-    """A watcher that stops a run after so many epochs of a task's stage."""
-
-    def __init__(self, stop: StopRequest, task: int, stage: str, epoch: int) -> None:
-        self.stop = stop
-        self.at = (task, stage, epoch)
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """Look."""
-        if (progress.task, progress.stage, progress.epoch) == self.at:
-            self.stop.ask(Interruption("stopped by the test", 143))
-
-
-@pytest.mark.parametrize(
-    ("name", "stage", "before", "after"),
-    [
-        ("pnn proper", "training", "some", "all"),
-        pytest.param("pnn in half precision", "training", "all", "some", marks=pytest.mark.long),
-        pytest.param("ltg pre", "search", "all", "none", marks=pytest.mark.long),
-        pytest.param("seu mdl", "creation", "none", "all", marks=pytest.mark.long),
-        pytest.param("seu per_task", "statistics", "some", "none", marks=pytest.mark.long),
-        pytest.param("seu per_task", "training", "all", "some", marks=pytest.mark.long),
-        pytest.param("seu norms", "training", "all", "some", marks=pytest.mark.long),
-    ],
-)
-def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
-    """Cached features are gone with the process; the run resumes with less or more cache to the same end."""
-    case = CASES[name]
-    whole = case.run(tmp_path / "whole", None)
-    budgets = {"none": 0, "some": peak(whole) // 2, "all": None}
-    watched, stop = Registry(), StopRequest()
-    # A stage of one epoch is left after it, and is asked to while it runs.
-    watched.manager.register(Stopper(stop, 2, stage, int(stage != "statistics")), name="watcher")
-    with pytest.raises(Interruption, match="stopped by the test"):
-        case.run(tmp_path / "parts", budgets[before], watched, stop=stop, checkpoint_every=0.0)
-    outcome = case.run(tmp_path / "parts", budgets[after], checkpoint_every=0.0)
-    assert not outcome.reused
-    assert without_times(outcome.record) == without_times(whole.record)
-    assert model_of(outcome) == model_of(whole)
-    # Of both parts.
-    assert 0 < peak(outcome) <= peak(whole)
-
-
 def test_budgets_are_no_other_run(tmp_path: Path) -> None:
     """A finished run is not made again for another budget; and budgets are compared nowhere."""
     first = CASES["pnn proper"].run(tmp_path, None)
@@ -314,20 +205,6 @@ def test_budgets_are_no_other_run(tmp_path: Path) -> None:
 COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
 
 
-@pytest.mark.parametrize(
-    "given", ["0", "1.5g", *(pytest.param(text, marks=pytest.mark.long) for text in ("7", "500M", "2G", "0.5 MiB"))]
-)
-def test_budgets_on_the_command_line(command: Command, tmp_path: Path, given: str) -> None:
-    """Numbers with and without units, in large and small letters; the budget holds."""
-    budget = {"0": 0, "7": 7}.get(given, 2**19)
-    answer = command(*COMMAND, "--feature-cache", given, "--results", tmp_path)
-    assert answer.status == 0, answer.err
-    (path,) = (tmp_path / "runs").iterdir()
-    kept = read_record(path).metrics["peak_feature_bytes"]
-    assert kept is not None
-    assert kept == 0 if budget < 8 else 0 < kept <= budget
-
-
 @pytest.mark.parametrize("given", ["much", "", "-5", "5X", "M", "1..5G", "1e9", "0x10", "5 5", "nan", "inf", "5\u212a"])
 def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
     """Anything else: status 2, the option is named, nothing is run."""
@@ -337,50 +214,4 @@ def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_budget_beyond_all_numbers(command: Command, tmp_path: Path) -> None:
-    """More than any memory is no error of ours: it is refused, or as good as no limit."""
-    answer = command(*COMMAND, "--feature-cache", "9" * 400, "--results", tmp_path)
-    assert answer.status in (0, 2), answer.err
-
-
 # --- plugins in the way ---------------------------------------------------------------------------------------------
-
-
-class Noise(SupervisedPlugin):  # type: ignore[misc]
-    """Adds noise to every training batch."""
-
-    def __init__(self, *, in_place: bool) -> None:
-        super().__init__()
-        self.in_place = in_place
-        self.generator = torch.Generator().manual_seed(0)
-
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
-        """A changed copy, or the batch itself changed."""
-        x = strategy.mb_x
-        noise = torch.randn(x.shape, generator=self.generator)
-        strategy.mbatch[0] = x.add_(noise) if self.in_place else x + noise
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("name", ["pnn", pytest.param("seu", marks=pytest.mark.long)])
-def test_noise(name: str, in_place: bool) -> None:
-    """Features of images that a plugin has changed are those of the changed images, in every epoch."""
-    found = []
-    for cache in (None, 0):
-        options = {"genotype": "darts_v1", "epochs": 3} if name == "seu" else {"epochs": 3, "batch_size": 13}
-        strategy = build(STREAM, name, **options)
-        strategy.compute = ComputeConfig(feature_cache=cache)
-        strategy.plugins.append(Noise(in_place=in_place))
-        learn(STREAM, strategy, 2)
-        found.append(weights(strategy.model))
-    assert same(*found)
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_noise_is_seen(in_place: bool) -> None:
-    """The frozen column computes every noisy batch, and validation images once."""
-    strategy = experienced("pnn", None)
-    strategy.plugins.append(Noise(in_place=in_place))
-    with counted(strategy.model.column(0).layers[0]) as counts:
-        learn_third(strategy)
-    assert counts == {0: EPOCHS * TRAIN + rounded_up(VALID)}

@@ -12,8 +12,8 @@ import click
 from rich.console import RenderableType
 
 from seu_bench.cli.options import format_option, print_as, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.errors import ExitStatus, SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import runs_folder

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import known_metrics, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.results.submissions.submitting import submit as submitted
 
 
 @verbosity_options
 @request_command("results")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=values.runs)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=run_ids)
 @click.option(
     "--to",
     "folder",
