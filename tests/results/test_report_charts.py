@@ -8,21 +8,26 @@ import re
 import statistics
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from support.board_records import Put, leaderboards
 from support.report_records import HOSTILE, configuration, published, runs, with_curves
 
+from seu_bench.results.comparison import compare_over_benchmarks
 from seu_bench.results.record import Record
 from seu_bench.results.report import Layout
 from seu_bench.results.report.charts import (
+    MOST_RANKED,
     Chart,
     accuracy_against,
     accuracy_curves,
     accuracy_matrices,
     average_accuracy,
+    average_ranks,
     compare,
     learning_curves,
     task_confusion,
@@ -139,6 +144,44 @@ class TestValues:
         record = published("naive", 0)
         odd = configuration(record.model_copy(update={"metrics": record.metrics | {"params_total": value}}))
         assert render(accuracy_against("params_total", [odd]))["png"].startswith(b"\x89PNG")
+
+
+#: Mean accuracies on each benchmark: a is always the best of four, the others change places.
+TABLE = {
+    "one": {"a": 0.90, "b": 0.80, "c": 0.70, "d": 0.60},
+    "two": {"a": 0.80, "b": 0.60, "c": 0.70, "d": 0.50},
+    "three": {"a": 0.70, "b": 0.60, "c": 0.60, "d": 0.20},
+    "four": {"a": 0.95, "b": 0.90, "c": 0.80, "d": 0.10},
+}
+
+
+class TestRanks:
+    def test_diagram(self, tmp_path: Path, put: Put) -> None:
+        """Each configuration at its average rank; what is worse than the best is hollow, and the rest filled."""
+        for benchmark, accuracies in TABLE.items():
+            for strategy, accuracy in accuracies.items():
+                for seed in (0, 1):
+                    put(seed, accuracy, strategy=strategy, benchmark=benchmark)
+        boards = leaderboards(tmp_path)
+        (found,) = compare_over_benchmarks(boards)
+        chart = average_ranks(found)
+        alike, worse = chart.panels[0].series
+        assert list(chart.categories) == ["a", "b", "c", "d"]
+        assert (list(alike.x), list(worse.x)) == (pytest.approx([1, 2.375, 2.625]), [4.0])
+        assert (list(alike.y), list(worse.y), worse.is_hollow) == ([0, 1, 2], [3], True)
+        assert chart.span == (1.0, 1.0 + found.ranks.critical_difference)
+        assert chart.table()[1][:4] == ("a", "1.00", "-", "the best")
+        assert json.dumps(plotly_figure(chart), allow_nan=False) and len(render(chart)) == 3
+        two = average_ranks(compare_over_benchmarks(boards[:2])[0])
+        assert two.span is None and "Nothing is said of significance" in two.caption
+
+    def test_many_are_cut(self, tmp_path: Path, put: Put) -> None:
+        for benchmark in ("one", "two", "three"):
+            for place in range(MOST_RANKED + 3):
+                put(0, place / 100, strategy=f"s{place:02d}", benchmark=benchmark)
+        chart = average_ranks(compare_over_benchmarks(leaderboards(tmp_path))[0])
+        assert len(chart.categories) == MOST_RANKED and len(chart.table()) == MOST_RANKED + 4
+        assert "3 more are in the table" in chart.caption
 
 
 class TestTable:
