@@ -53,14 +53,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.",
     ),
     "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
-    "submit": LazyCommand(
-        "seu_bench.cli.submissions.submit:submit",
-        "Copy runs into a shared leaderboard's folder, and write the manifest.",
-    ),
-    "check-submission": LazyCommand(
-        "seu_bench.cli.submissions.check:check_submission",
-        "Check a shared leaderboard's folder: what a pull request's CI runs.",
-    ),
     "log": LazyCommand(
         "seu_bench.cli.export:log", "Send a record to a logger, e.g. because its server was not there during the run."
     ),
@@ -76,6 +68,10 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "Print the script that completes commands, options, names and run ids in a shell.",
     ),
 }
+
+
+#: Plugins that come with seu-bench and offer commands; ``--help`` imports no others of ours.
+WITH_COMMANDS: Final = ("submissions",)
 
 
 @hookimpl
@@ -136,8 +132,8 @@ class CommandGroup(click.Group):
 
 
 def plugin_commands() -> Kind[CommandFactory] | None:
-    """Load the plugins of other packages and collect all commands; ``None``: there are no such plugins."""
-    others = [(point, package) for point, package in installed_points() if package != PACKAGE]
+    """Load the plugins of other packages, and those of ours with commands, and collect all; ``None``: there are none."""
+    others = [it for it in installed_points() if it[1] != PACKAGE or it[0].name in WITH_COMMANDS]
     ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
     return collect(load_plugins(others), "command", "commands", ours, needs="build") if others else None
 

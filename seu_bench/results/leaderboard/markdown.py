@@ -14,7 +14,6 @@ from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics.differences import FEWEST_PAIRS
 from seu_bench.results.statistics.power import LEVEL
 from seu_bench.results.statistics.samples import SampleSummary
-from seu_bench.results.submissions.manifest import STATED
 from seu_bench.utils.text import escape_markdown, printable
 
 #: Before the rank of a row on the front.
@@ -77,7 +76,7 @@ def stated(board: Leaderboard) -> Iterator[str]:
     """What nobody can measure again of a shared leaderboard's rows."""
     rows = [row for row in board.rows if row.record.submitter is not None]
     if rows:
-        yield STATED
+        yield "submitted rows: times, peak memory, environment, tuning and accuracies between tasks are as stated"
     if without := [row.configuration for row in rows if any(run.weights_sha256 is None for run in row.runs.values())]:
         yield f"without models, so that all accuracies are stated: {named(without)}"
 
