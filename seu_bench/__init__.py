@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .engine.saved_model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
-    from .results.frame import load_records
+    from .results.building import load_records
     from .training.memories import Balanced, Herded, Reservoir, Ring
     from .training.method import Method
 

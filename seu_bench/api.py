@@ -17,7 +17,7 @@ from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
-    from seu_bench.results.leaderboard.tables import Leaderboards
+    from seu_bench.results.leaderboard import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.sweeps.tuning import TuneResult
@@ -129,7 +129,7 @@ def run(
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
-        watcher = lambda resolved: ProgressDisplay(shorter=resolved.shorter)  # noqa: E731
+        watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
     record = outcome.record
@@ -169,21 +169,17 @@ def leaderboard(
         >>> boards = seu_bench.leaderboard("results", benchmark="split_digits")
         >>> boards.frame[["configuration", "acc_mean", "params_total_mean"]]
     """
-    from seu_bench.results.leaderboard import views
-    from seu_bench.results.leaderboard.building import read_leaderboards
-    from seu_bench.results.leaderboard.tables import Leaderboards
+    from seu_bench.results.building import read_leaderboards
+    from seu_bench.results.leaderboard import Leaderboards, parse_view
 
     metrics = Registry().known_metrics
-    limits = views.parse_budgets([f"{name}={limit}" for name, limit in (budgets or {}).items()], metrics)
-    axes = () if isinstance(pareto, bool) else views.parse_axes(",".join(pareto), metrics)
-    by = views.parse_metric("sort", sort, metrics) if sort is not None else None
+    limits = [f"{name}={limit}" for name, limit in (budgets or {}).items()]
+    axes = None if pareto is False else "" if pareto is True else ",".join(pareto)
+    view = parse_view(limits, axes, sort, metrics)
     build = read_leaderboards(Path(results), metrics)
-    boards = [views.within_budget(it, limits, metrics) for it in build.boards if benchmark in (None, it.benchmark)]
-    if pareto:
-        boards = [views.pareto_front(board, axes, metrics) for board in boards]
-    if by is not None:
-        boards = [views.in_order_of(board, by, metrics) for board in boards]
-    return Leaderboards(tuple(boards), tuple(build.excluded(benchmark)))
+    found = Leaderboards(view(board) for board in build.boards if benchmark in (None, board.benchmark))
+    found.excluded = tuple(build.excluded(benchmark))
+    return found
 
 
 def sweep(file: str | Path | None = None, *, progress: bool = False, **given: Any) -> SweepResult:
@@ -207,8 +203,8 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     """
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
-    from seu_bench.results.leaderboard.building import make_leaderboards
+    from seu_bench.cli.progress import SweepDisplay
+    from seu_bench.results.building import make_leaderboards
     from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
@@ -248,7 +244,7 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
 
     from rich.console import Console
 
-    from seu_bench.cli.sweep_display import SweepDisplay
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.tune_spec import make_tune_spec
     from seu_bench.sweeps.tuning import run_tuning

@@ -3,9 +3,6 @@ cost of the MDL searcher."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from seu_bench.training import Forward
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.agent import Agent
@@ -15,12 +12,15 @@ from seu_bench_kit import Genotype, SampledStage, SearchTask, proxy_network, sam
 class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
     """The search of one task: fresh proxy network, fresh Q-values."""
 
+    state_attributes = (*SampledStage.state_attributes, "learner")
+
     def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
         schedule = options.applied_to(task.schedule)
         super().__init__(
             "search", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
         )
         self.agent = Agent(options, task, schedule)
+        self.learner = self.agent.learner
         with self.randomness.active():
             self.network = proxy_network(task, schedule)
         self.prepare(self.network)
@@ -44,12 +44,3 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
     def result(self) -> Genotype:
         """The architecture chosen."""
         return self.agent.result()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser and Q-values."""
-        return {**super().get_extra_state(), "agent": self.agent.learner.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        super().set_extra_state(state)
-        self.agent.learner.load_state_dict(state["agent"])

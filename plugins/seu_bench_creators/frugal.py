@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -41,6 +39,8 @@ class FrugalCreation(Stage[Path]):
     MDL would recalibrate BatchNorm's statistics on are shared among the paths that have new units, whose statistics are
     estimated anew before each is measured: they train by turns, and share the new units.
     """
+
+    state_attributes = ("trained", "optimizer", "contenders", "accuracies")
 
     def __init__(self, options: FrugalOptions, task: CreationTask) -> None:
         self.schedule = options.applied_to(task.schedule)
@@ -95,22 +95,6 @@ class FrugalCreation(Stage[Path]):
             for path, accuracy in zip(self.contenders, self.accuracies, strict=True)
         ]
         return max(zip(scores, range(len(scores)), self.contenders, strict=True))[2]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser, contenders and what they reached."""
-        return {
-            "weights": self.trained.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "contenders": [list(path) for path in self.contenders],
-            "accuracies": list(self.accuracies),
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.trained.load_state_dict(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.contenders = [tuple(path) for path in state["contenders"]]
-        self.accuracies = list(state["accuracies"])
 
     def _prefixes(self, old: Path) -> list[Path]:
         """From all new to all old; only all new where there are too few images to compare them on."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor
 
 from seu_bench.models import counted_as
@@ -30,6 +27,8 @@ class KnnPrefixCreation(Stage[Path]):
 
     Half of the images that the MDL creator would score are there for the prior, half for the candidates, at most.
     """
+
+    state_attributes = ("trained", "optimizer", "initial", "best", "candidates", "accuracies", "priors")
 
     def __init__(self, options: KnnPrefixOptions, task: CreationTask) -> None:
         schedule = options.applied_to(task.schedule)
@@ -80,28 +79,6 @@ class KnnPrefixCreation(Stage[Path]):
         self.best.restore()
         best = max(self.accuracies)
         return self.candidates[max(place for place, value in enumerate(self.accuracies) if value == best)]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser, what candidates begin with and what they reached."""
-        return {
-            "weights": self.trained.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "initial": self.initial.state_dict(),
-            "best": self.best.state_dict(),
-            "candidates": [list(path) for path in self.candidates],
-            "accuracies": list(self.accuracies),
-            "priors": list(self.priors),
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.trained.load_state_dict(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.initial.load_state_dict(state["initial"])
-        self.best.load_state_dict(state["best"])
-        self.candidates = [tuple(path) for path in state["candidates"]]
-        self.accuracies = list(state["accuracies"])
-        self.priors = list(state["priors"])
 
     def _forward(self, x: Tensor) -> Tensor:
         return self.model.forward_single_task(x, self.task)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -28,6 +27,8 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
     Both phases together take the schedule's epochs. Where these are fewer than there are layers, the first layers
     stay old.
     """
+
+    state_attributes = (*SampledStage.state_attributes, "path", "accuracy", "kept")
 
     def __init__(self, options: ReuseFirstOptions, task: CreationTask) -> None:
         schedule = options.applied_to(task.schedule)
@@ -86,22 +87,6 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
         """The best path, with the weights it was scored with."""
         self.kept.restore()
         return self.path
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser, and the best path with its weights."""
-        return {
-            **super().get_extra_state(),
-            "path": list(self.path),
-            "accuracy": self.accuracy,
-            "kept": self.kept.state_dict(),
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        super().set_extra_state(state)
-        self.path = tuple(state["path"])
-        self.accuracy = state["accuracy"]
-        self.kept.load_state_dict(state["kept"])
 
     def _old_path(self) -> Path:
         if self.epoch < len(self.earlier):

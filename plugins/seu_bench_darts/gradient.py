@@ -42,14 +42,6 @@ def second_order(
     ``w' = w - rate * (dL_train/dw + weight_decay * w + momentum)``; the gradient of ``L_valid(w', a)`` is
     ``dL_valid/da - rate * d2L_train/(da dw) dL_valid/dw'``, whose last product is a central difference of
     ``dL_train/da`` in the direction ``v = dL_valid/dw'``: ``(at w + eps v  minus  at w - eps v) / (2 eps)``.
-
-    Args:
-        train_loss, valid_loss: on one batch each.
-        rate: learning rate xi of the step.
-        momentum: what SGD's momentum adds to each gradient; zeros before its first step.
-
-    Returns:
-        A tensor for each of ``architecture``. Neither weights nor architecture are changed.
     """
     # A weight that the loss does not use has no gradient and takes part by its decay alone.
     descent = _gradients(train_loss(weights, architecture), weights)

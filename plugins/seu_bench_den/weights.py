@@ -20,15 +20,7 @@ OldLayer: TypeAlias = tuple[Tensor, Tensor | None]
 
 @torch.no_grad()
 def soft_threshold(weight: Tensor, amount: float) -> None:
-    """Bring each weight nearer to 0, in place: w becomes sign(w) max(|w| - amount, 0).
-
-    Args:
-        weight: of any shape.
-        amount: what is taken off each magnitude; 0 changes nothing.
-
-    Example:
-        ``soft_threshold(torch.tensor([0.3, -0.1]), 0.2)``  # 0.1, and 0 exactly
-    """
+    """Bring each weight nearer to 0, in place: w becomes sign(w) max(|w| - amount, 0)."""
     weight.copy_(weight.sign() * (weight.abs() - amount).clamp(min=0.0))
 
 
@@ -140,10 +132,6 @@ def pulled_rule(network: GrowingNetwork, task: int) -> Rule:
 def reached_units(network: GrowingNetwork, task: int) -> list[Tensor]:
     """Follow weights that are not 0 from a task's outputs downwards.
 
-    Args:
-        network: whose newest task has a head that was trained with l1.
-        task: its index.
-
     Returns:
         For each layer the units that an output depends on, bool ``[units]``.
     """
@@ -155,16 +143,7 @@ def reached_units(network: GrowingNetwork, task: int) -> list[Tensor]:
 
 
 def subgraph_masks(network: GrowingNetwork, task: int, units: Sequence[Tensor]) -> Mapping[Tensor, Tensor]:
-    """The weights between units of a sub-graph, zeros included, and their biases.
-
-    Args:
-        network: without units of the task's own.
-        task: whose head is on the sub-graph.
-        units: what :func:`reached_units` returned.
-
-    Returns:
-        For each parameter what trains of it, bool and of its shape; all weights of pixels are between units.
-    """
+    """The weights between units of a sub-graph, zeros included, and their biases."""
     masks: dict[Tensor, Tensor] = {}
     below = units[0].new_ones(network.chain[0].inputs * network.chain[0].spread)
     for index, reached in enumerate(units):
@@ -184,16 +163,7 @@ def old_layers(network: GrowingNetwork, task: int) -> list[OldLayer]:
 
 
 def distance(network: GrowingNetwork, task: int, old: Sequence[OldLayer]) -> Tensor:
-    """Squared distance of all weights and biases from the old ones, a scalar.
-
-    Args:
-        network: as it is now.
-        task: as of which ``old`` is.
-        old: by layer.
-
-    Returns:
-        The sum over everything that there was then.
-    """
+    """Squared distance of all weights and biases from the old ones, a scalar."""
     terms = []
     for index, before in enumerate(old):
         now = network.layer(index).weight(task), network.layer(index).bias(task)
@@ -211,19 +181,7 @@ def drifted_units(
     limit: int,
     order: Literal["most_drifted", "least_drifted"] = "most_drifted",
 ) -> list[Tensor]:
-    """Find the units to split.
-
-    Args:
-        network: as it is now.
-        task: as of which ``old`` is.
-        old: by layer.
-        threshold: L2 distance of a unit's incoming weights from the old ones, above which it drifted.
-        limit: units of a layer, at most.
-        order: which of more are taken; those of equal drift in the order of their indices.
-
-    Returns:
-        For each layer the indices of units, int64, ascending.
-    """
+    """Find the units to split."""
     found = []
     for index, (before, _) in enumerate(old):
         drift = (network.layer(index).weight(task) - before).flatten(1).norm(dim=1)
@@ -240,12 +198,6 @@ def split_units(network: GrowingNetwork, task: int, old: Sequence[OldLayer], uni
     A copy has the unit's incoming weights as they are now. What the newest task's own units, the other copies and its
     head read of the unit, they read of the copy from now on; so what they compute stays the same. Old units cannot:
     they go on to read the unit, for earlier tasks do, and begin with a weight of 0 to the copy.
-
-    Args:
-        network: whose newest task is ``task``.
-        task: 1 or more.
-        old: layers as of the task before.
-        units: of each layer, int64; none where it is empty.
     """
     before, added = network.widths(task - 1), network.widths(task)
     network.widen([len(each) for each in units])

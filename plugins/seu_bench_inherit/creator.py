@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ class InheritCreation(Stage[Path]):
         ``path = InheritCreation(InheritOptions(), task).run()``
     """
 
+    state_attributes = ("scores",)
+
     def __init__(self, options: InheritOptions, task: CreationTask) -> None:
         super().__init__("creation", task.task, 1, task.seed, task.device)
         self.options = options
@@ -87,14 +89,6 @@ class InheritCreation(Stage[Path]):
     def related(self) -> Path:
         """The earlier path of the best score, the latest of equal ones."""
         return self.earlier[self.scores.index(max(self.scores))] if self.scores else self.earlier[0]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """The scores: new units change only when the creation ends."""
-        return {"scores": list(self.scores)}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.scores = list(state["scores"])
 
     def _inherit(self, layer: int, index: int) -> None:
         """Copy the unit's weights to the new one, if they are of one shape."""

@@ -152,9 +152,6 @@ def even_resnet_parts(image_channels: int, channels: int, *, split_last: bool = 
 
     Returns:
         What makes each part, ``[N, image_channels or channels, H, W] -> [N, channels, H', W']``.
-
-    Example:
-        ``network = nn.Sequential(*(make() for make in even_resnet_parts(3, 64)))``
     """
     makers: list[Callable[[], nn.Module]] = [partial(ResidualStem, image_channels, channels)]
     for place, stride in enumerate(EVEN_STRIDES):

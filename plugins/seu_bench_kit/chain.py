@@ -93,9 +93,6 @@ def chain_of(backbone: nn.Module, needed_by: str) -> tuple[ChainLayer, ...]:
 
     Raises:
         RequestError: the backbone has branches or BatchNorm, or ends with a convolution.
-
-    Example:
-        ``[layer.units for layer in chain_of(build_backbone(context)[0], "hat")]``
     """
     if not isinstance(backbone, nn.Sequential):
         raise _no_chain(needed_by, f"{type(backbone).__name__} is no Sequential")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -177,6 +177,8 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
             :func:`~seu_bench.training.schedule_passes` counts.
     """
 
+    state_attributes: tuple[str, ...] = ("trained", "optimizer")
+
     #: What happens to parameters that an epoch's sample does not use.
     unsampled: Unsampled = "still"
 
@@ -235,12 +237,3 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         self.rewarded(accuracy, self.score_images)
         self.learn(sampled, accuracy, score_loss)
         return EpochReport(loss, accuracy)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return weights and optimiser."""
-        return {"weights": self.trained.state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.trained.load_state_dict(state["weights"])
-        self.optimizer.load_state_dict(state["optimizer"])

@@ -145,9 +145,6 @@ def log_evidence(features: Tensor, labels: Tensor) -> float:
 
     Raises:
         ValueError: there are fewer than two images.
-
-    Example:
-        ``best = max(paths, key=lambda path: log_evidence(*path_features(model, path, images, 256, count)))``
     """
     if len(features) < 2:
         raise ValueError(f"{len(features)} images: the evidence needs 2 or more")
@@ -209,9 +206,6 @@ def path_features(
 
     Returns:
         Features ``[N, F]`` and labels ``[N]``.
-
-    Example:
-        ``features, labels = path_features(task.model, (0, 0, 0, 0), task.images, 256, self.passed)``
     """
     rows, labels = [], []
     with torch.no_grad(), RepeatedBatches() as repeated:

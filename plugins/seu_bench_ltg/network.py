@@ -330,11 +330,7 @@ class MixedLayer(nn.Module):
         return self.unit if choice.kind == "new" else self.adapters[choice.unit]
 
     def forward(self, layer: GrowingLayer, x: Tensor, body_of: Body | None = None) -> Tensor:
-        """The candidates' outputs, weighted by the softmax of the architecture weights.
-
-        Args:
-            body_of: computes the sum of terms of an old unit and its adapters; the layer itself by default.
-        """
+        """The candidates' outputs, weighted by the softmax of the architecture weights."""
         outputs = torch.stack(self.outputs(layer, x, body_of))
         mixed: Tensor = torch.tensordot(self.architecture.softmax(0).to(outputs.dtype), outputs, dims=1)
         return mixed

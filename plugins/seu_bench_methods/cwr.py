@@ -21,6 +21,7 @@ class Cwr(Method):
     """
 
     name = "cwr"
+    check_options = {"backbone": "mlp", "epochs": 20}
 
     class Options(BackboneOptions):
         """Options of CWR*, which are those of the backbone."""

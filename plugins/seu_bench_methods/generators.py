@@ -59,9 +59,6 @@ class ImageGenerator(nn.Module, ABC):
             real: returns the next batch of the task's images, pixels ``[N, C, H, W]`` in [0, 1].
             replayed: makes images of earlier tasks beside so many of the task's; ``None`` in the first task.
             share: weight of the task's images; the others have the rest.
-
-        Returns:
-            The loss, and images passed: one counts once for each network that it comes out of or goes through.
         """
 
     @property
@@ -245,9 +242,6 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], one: Tensor, other: Ten
     Args:
         critic: images ``[N, C, H, W]`` -> ``[N, 1]``.
         one, other: images of the same shape.
-
-    Returns:
-        A scalar, differentiable in the critic's weights.
     """
     places = torch.rand(len(one), 1, 1, 1, device=one.device, dtype=one.dtype)
     between = (places * one + (1 - places) * other).requires_grad_()

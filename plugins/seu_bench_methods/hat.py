@@ -25,16 +25,7 @@ LARGEST_EMBEDDING: Final = 6.0
 
 
 def scale_of(batch: int, batches: int, largest: float) -> float:
-    """The factor ``s`` of a batch: it grows linearly within an epoch, from ``1 / largest`` to ``largest`` (2.4).
-
-    Args:
-        batch: 0-based, within the epoch.
-        batches: of the epoch.
-        largest: the factor of the last batch, and of evaluation.
-
-    Returns:
-        ``s``. Of an epoch of one batch, where the paper's formula has no value, the smallest, as in the published code.
-    """
+    """The factor ``s`` of a batch: it grows linearly within an epoch, from ``1 / largest`` to ``largest`` (2.4)."""
     smallest = 1 / largest
     return smallest + (largest - smallest) * batch / max(1, batches - 1)
 
@@ -63,9 +54,6 @@ def used_anew(gates: Sequence[Tensor], used: Sequence[Tensor]) -> Tensor:
     Args:
         gates: of the task, ``[units]`` for each layer, from 0 to 1.
         used: the largest gates of earlier tasks, ``[units]`` for each layer; zeros for the first task.
-
-    Returns:
-        ``sum(gates * (1 - used)) / sum(1 - used)`` over all layers; 0 where all units are used.
     """
     free = [1 - each for each in used]
     taken = torch.stack([(gate * each).sum() for gate, each in zip(gates, free, strict=True)]).sum()
@@ -81,9 +69,6 @@ def passing(used: Tensor, inputs: Tensor | None, shape: Sequence[int], spread: i
         inputs: the same of the units that it reads, ``[inputs]``; ``None``: it reads the image, which has no gates.
         shape: of the layer's weight, ``[units, inputs * spread]`` or ``[units, inputs, k, k]``.
         spread: numbers that each unit is read by.
-
-    Returns:
-        ``1 - min(used, inputs)``, which broadcasts to the shape.
     """
     after = used.view(-1, *(1 for _ in shape[1:]))
     if inputs is None:
@@ -125,10 +110,6 @@ class GatedModel(MultiHeadModel):
 
     def gates(self, task: int, scale: float | None = None) -> list[Tensor]:
         """The gates of a task.
-
-        Args:
-            task: 0-based.
-            scale: factor of the embeddings; ``None``: that of the batch in training, the largest in evaluation.
 
         Returns:
             ``[units]`` from 0 to 1 for each layer.

@@ -157,9 +157,6 @@ def distillation_loss(logits: Tensor, labels: Tensor, known: Tensor | None) -> T
         logits: ``[N, classes seen]``.
         labels: ``[N]``.
         known: targets ``[N, earlier classes]`` of the earlier classes; ``None``: there are none.
-
-    Returns:
-        A scalar.
     """
     targets = one_hot(labels, logits.shape[1]).to(logits.dtype)
     if known is not None:

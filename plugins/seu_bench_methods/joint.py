@@ -16,16 +16,7 @@ class Joint(Cumulative):
     whole_stream = True
 
     def train(self, experiences: Any, eval_streams: Any = None, **kwargs: Any) -> Any:
-        """Learn the last task, with the images of all tasks.
-
-        Args:
-            experiences: the whole stream.
-            eval_streams: as Avalanche takes them.
-            kwargs: further arguments of Avalanche's.
-
-        Returns:
-            Avalanche's last metrics.
-        """
+        """Learn the last task, with the images of all tasks."""
         *earlier, last = experiences
         self.clock.train_exp_counter = len(earlier)
         return super().train(last, eval_streams, **kwargs)

@@ -24,6 +24,7 @@ class Lwf(Method):
     """
 
     name = "lwf"
+    check_options = {"backbone": "mlp"}
 
     class Options(BackboneOptions):
         """Options of learning without forgetting."""

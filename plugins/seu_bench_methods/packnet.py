@@ -44,10 +44,6 @@ from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 def kept_count(free: int, fraction: float) -> int:
     """Weights of a layer that a task keeps.
 
-    Args:
-        free: weights of the layer that no earlier task keeps.
-        fraction: to prune, in (0, 1).
-
     Returns:
         ``free - round(fraction * free)``, a half rounded to the even number as Python does; but at least one while any
         is free, so that no layer of the first task is empty.
@@ -60,16 +56,7 @@ def kept_count(free: int, fraction: float) -> int:
 
 
 def largest(weight: Tensor, free: Tensor, fraction: float) -> Tensor:
-    """The weights that a task keeps.
-
-    Args:
-        weight: of a layer, of any shape.
-        free: bool, of the same shape: those to choose from.
-        fraction: of them to prune, in (0, 1).
-
-    Returns:
-        Bool, of the same shape: the :func:`kept_count` of the largest magnitude; of equal ones the last by place.
-    """
+    """The weights that a task keeps."""
     places = free.flatten().nonzero().flatten()
     order = weight.detach().flatten()[places].abs().argsort(stable=True)
     kept = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)
@@ -150,15 +137,7 @@ class PackedModel(MultiHeadModel):
         return [parameters[name] for name in self.names]
 
     def kept(self, first: int, last: int) -> list[Tensor]:
-        """The weights that some tasks keep, together.
-
-        Args:
-            first: task that is the first of them.
-            last: and the last; before ``first``: there are none.
-
-        Returns:
-            Bool, of each layer's shape.
-        """
+        """The weights that some tasks keep, together."""
         packed = reduce(torch.bitwise_or, self.masks[first : last + 1], self.masks.new_zeros(self.masks.shape[1]))
         shapes = [weight.shape for weight in self.weights()]
         parts = unpack_bits(packed, (self.count,)).split([shape.numel() for shape in shapes])
@@ -179,11 +158,7 @@ class PackedModel(MultiHeadModel):
         self.learning = task
 
     def pack(self, kept: Sequence[Tensor]) -> None:
-        """Give weights to the task that is being learned, and set those that are still free to 0.
-
-        Args:
-            kept: bool, of each layer's shape; free ones only.
-        """
+        """Give weights to the task that is being learned, and set those that are still free to 0."""
         self._set_masks(torch.cat([self.masks, pack_bits(torch.cat([mask.flatten() for mask in kept]))[None]]))
         with torch.no_grad():
             for weight, free in zip(self.weights(), self.free(), strict=True):

@@ -177,9 +177,6 @@ class ProgressiveNetwork(MultiHeadModel):
     def expand(self, task: int, device: torch.device | None = None) -> None:
         """Add the column of ``task``, its weights drawn from the global generator.
 
-        Args:
-            device: where the column is put; where it was made by default.
-
         Raises:
             RunError: columns are added in the order of the tasks, one for each.
         """

@@ -136,11 +136,6 @@ class ModularResNet(UnitModel):
     def try_path(self, choices: Choices, device: torch.device | None = None, *, new_everywhere: bool = False) -> None:
         """Compute the next task on a path with new modules, whose weights the global generator draws.
 
-        Args:
-            choices: a kept module of each place, or ``None`` for a new one.
-            device: where new modules are put; where they were made by default.
-            new_everywhere: whether places whose kept module is chosen get a new one as well, for :meth:`choose`.
-
         Raises:
             RunError: every task of the stream has a path.
             ValueError: a choice does not exist, or is a head for another number of classes.

@@ -29,29 +29,12 @@ STEP: Final = 2
 
 
 def drawn_path(layers: int, modules: int, active: int) -> Path:
-    """Draw a path by torch's global generator.
-
-    Args:
-        layers: of the network.
-        modules: in each layer.
-        active: indices in each layer, all different.
-
-    Returns:
-        The path.
-    """
+    """Draw a path by torch's global generator."""
     return tuple(tuple(torch.randperm(modules)[:active].tolist()) for _ in range(layers))
 
 
 def mutated(path: Path, modules: int) -> Path:
-    """Move each index with probability 1 / (N L) by -2, -1, 0, 1 or 2, modulo the number of modules.
-
-    Args:
-        path: N indices in each of L layers.
-        modules: in each layer.
-
-    Returns:
-        Another path, by torch's global generator, which may have an index twice in a layer.
-    """
+    """Move each index with probability 1 / (N L) by -2, -1, 0, 1 or 2, modulo the number of modules."""
     indices = torch.tensor(path)
     moves = torch.rand(indices.shape) < 1 / indices.numel()
     steps = torch.randint(-STEP, STEP + 1, indices.shape)
@@ -81,13 +64,6 @@ class Turn:
 
 def turns(epochs: int, generations: int) -> tuple[Turn, ...]:
     """Divide epochs among generations, as evenly as they can be.
-
-    Args:
-        epochs: of each path.
-        generations: in each of which both paths are trained in turn; at most one for each epoch.
-
-    Returns:
-        ``2 * epochs`` turns.
 
     Example:
         >>> [(turn.contender, turn.epoch) for turn in turns(3, 2)]
@@ -125,11 +101,7 @@ class Tournament:
         return cls((drawn_path(layers, modules, active), drawn_path(layers, modules, active)))
 
     def offer(self, contender: int, loss: float) -> bool:
-        """Note a contender's loss.
-
-        Returns:
-            Whether it is the lowest so far, so that the contender is the champion.
-        """
+        """Note a contender's loss."""
         if not loss < self.loss:
             return False
         self.champion, self.loss = contender, loss
@@ -167,14 +139,6 @@ def module_factor(chain: Sequence[ChainLayer], modules: int, classes: Sequence[i
 
     parameters, the sum of the u_l being that of the biases. It is the positive root at which they are those of the
     chain with heads of its own.
-
-    Args:
-        chain: whose layers are replaced.
-        modules: M, in each layer.
-        classes: c, outputs of each task's head.
-
-    Returns:
-        f; 1 for one module.
     """
     first, *others = chain
     quadratic = sum(layer.inputs * layer.units * _weights(layer) for layer in others)

@@ -26,9 +26,6 @@ def policy_loss(log_probabilities: Tensor, units: Sequence[int], advantage: floa
         log_probabilities: ``[layers, choices]``.
         units: what was drawn for each layer.
         advantage: reward above the baseline.
-
-    Returns:
-        ``-advantage * sum over layers of log p(units of the layer)``, a scalar.
     """
     drawn = torch.tensor(units, dtype=torch.long, device=log_probabilities.device)
     return -advantage * log_probabilities.gather(1, drawn[:, None]).sum()
@@ -103,15 +100,7 @@ class Controller:
         return tuple(torch.multinomial(probabilities, 1).flatten().tolist())
 
     def learn(self, units: Sequence[int], reward: float) -> float:
-        """A step of the baseline towards the reward, and one of the policy.
-
-        Args:
-            units: what was drawn.
-            reward: what it gained.
-
-        Returns:
-            The advantage: the reward above what the baseline said before its step.
-        """
+        """A step of the baseline towards the reward, and one of the policy."""
         with torch.enable_grad(), _in_float32():
             expected = self.baseline(self.state[None]).squeeze()
             advantage = reward - float(expected.detach())

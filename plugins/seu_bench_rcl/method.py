@@ -196,12 +196,6 @@ def first_units(model: GrowingNetwork) -> tuple[int, ...]:
 def trial_passes(images: int, valid: int, epochs: int, *, select: bool) -> tuple[int, int]:
     """Image passes of a trial.
 
-    Args:
-        images: training images of the task.
-        valid: validation images.
-        epochs: of the trial.
-        select: whether the validation images are passed after each epoch, or after the last.
-
     Returns:
         Images that train and images that are scored. Without validation images, those of the first and of the second
         half of the training images, which are scored once.

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -17,6 +16,8 @@ from seu_bench_seu.options import CreationOptions
 class MdlCreation(MultinomialStage[tuple[int, ...]]):
     """The creation of one task's path: only new units and the task's head train; the weights to keep are those of the
     lowest loss on the second half, over all paths sampled."""
+
+    state_attributes = (*MultinomialStage.state_attributes, "best")
 
     def __init__(self, options: CreationOptions, task: CreationTask) -> None:
         schedule = options.applied_to(task.schedule)
@@ -61,12 +62,3 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
             order = self.tie_order(len(probabilities))
             path.append(order[int(probabilities[order].argmax())])
         return tuple(path)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser, tables and best weights."""
-        return {**super().get_extra_state(), "best": self.best.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        super().set_extra_state(state)
-        self.best.load_state_dict(state["best"])

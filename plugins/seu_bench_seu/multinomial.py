@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -25,6 +24,8 @@ class MultinomialStage(SampledStage[list[int], Result]):
         images: the task's training images.
     """
 
+    state_attributes: tuple[str, ...] = (*SampledStage.state_attributes, "tables")
+
     def __init__(
         self,
         name: str,
@@ -42,13 +43,7 @@ class MultinomialStage(SampledStage[list[int], Result]):
     def start(
         self, trained: nn.Module, candidates: Sequence[int], first_epochs: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Make optimiser and tables.
-
-        Args:
-            trained: what the stage trains.
-            candidates: number of candidates of each place.
-            first_epochs: epoch records to start from; zeros by default.
-        """
+        """Make optimiser and tables."""
         self.prepare(trained)
         self.tables = MultinomialTables(
             candidates,
@@ -69,12 +64,3 @@ class MultinomialStage(SampledStage[list[int], Result]):
     def tie_order(self, count: int) -> list[int]:
         """The order in which ``count`` equal candidates are preferred."""
         return torch.randperm(count).tolist() if self.options.tie_break == "random" else list(range(count))
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Weights, optimiser and tables."""
-        return {**super().get_extra_state(), "tables": self.tables.state_dict()}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        super().set_extra_state(state)
-        self.tables.load_state_dict(state["tables"])

@@ -157,11 +157,7 @@ class SuperModel(UnitModel):
         return logits
 
     def features(self, x: Tensor, path: Sequence[int], task: int | None = None) -> Tensor:
-        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged.
-
-        Args:
-            task: whose own statistics are taken for units that it reuses; ``None``: those of the units.
-        """
+        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged."""
         own, training = self.statistics.of(task), self.statistics.training_layers(task)
         moving = (at for at, index in enumerate(path) if at in training or not self.unit(at, index).frozen)
         frozen = next(moving, len(path))

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import click
 
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.config.toml_file import toml_text, validated
 from seu_bench.errors import ExitStatus, ResultsError, SeuBenchError
@@ -49,7 +50,7 @@ STATED: Final = (
 
 @verbosity_options
 @request_command("results")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=run_ids)
 @click.option(
     "--to",
     "folder",

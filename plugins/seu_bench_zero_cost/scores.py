@@ -20,9 +20,6 @@ def naswot(network: nn.Module, images: Tensor) -> float:
     Args:
         network: in training mode, so that BatchNorm uses the batch's statistics; its running ones are changed.
         images: ``[N, C, H, W]``, at least two.
-
-    Returns:
-        The score; minus infinity where two images have the same code.
     """
     agreed = torch.zeros(len(images), len(images), dtype=torch.float64, device=images.device)
 
@@ -58,13 +55,6 @@ def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
     With every parameter replaced by its absolute value, an image of ones gives outputs of sum R; the score is
     ``log(sum over parameters of theta * dR/dtheta)``. BatchNorm uses its initial statistics, 0 and 1. Computed in
     double precision: deep networks reach numbers beyond single precision.
-
-    Args:
-        network: freshly initialised; it is as it was afterwards.
-        shape: of an image, ``(C, H, W)``.
-
-    Returns:
-        The score; minus infinity where no path reaches the output, NaN where a weight is NaN.
     """
     parameters = {name: tensor.detach().abs().double().requires_grad_() for name, tensor in network.named_parameters()}
     buffers = {

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 from scripts.evidence.formatting import change, ratio
 from scripts.evidence.runs import SEU, Group
-from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.leaderboard import Row
 from seu_bench.results.record_metrics import known_metric
-from seu_bench.results.statistics.differences import PairedDifference, compare_paired
+from seu_bench.results.statistics import PairedDifference, compare_paired
 
 #: What the seeds say of a row beside another one.
 Side: TypeAlias = Literal["above", "below", "not told"]

@@ -8,7 +8,7 @@ from scripts.evidence.comparing import Compared
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, heading, mean, table
 from seu_bench.results.record import Record
-from seu_bench.results.statistics.samples import summarize
+from seu_bench.results.statistics import summarize
 
 _COLUMNS = ("acc", "params_total", "train_flops", "mixed_score")
 

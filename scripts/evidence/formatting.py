@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.leaderboard import Row
 from seu_bench.results.record_metrics import known_metric
 
 #: Where nothing was measured.

@@ -28,7 +28,7 @@ from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.tables import front
-from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
 from seu_bench.sweeps.spec import SweepSpec
 

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from scripts.evidence.comparing import Compared, Pair, family
 from scripts.evidence.formatting import NOTHING, change, table
 from scripts.evidence.runs import EVIDENCE, PAPER, SEU, named, records
-from seu_bench.results.leaderboard.boards import Row
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
 
 #: The set of records, and those of the page on the paper that stand beside it.

@@ -24,7 +24,7 @@ from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import sweep
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import known_metric
-from seu_bench.results.statistics.samples import summarize
+from seu_bench.results.statistics import summarize
 
 PAGE: Final = ROOT / "docs" / "evidence" / "reference_numbers.md"
 

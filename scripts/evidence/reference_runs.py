@@ -18,7 +18,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
-from seu_bench.results.statistics.samples import summarize
+from seu_bench.results.statistics import summarize
 from seu_bench.sweeps.spec import SweepSpec
 
 SOURCE: Final = Path(__file__).with_name("reference_numbers.toml")

@@ -9,9 +9,9 @@ from scripts.evidence.beside_paper import differences
 from scripts.evidence.evidence import PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, heading, mean, ratio, table
 from scripts.evidence.runs import PAPER, RELATIVES, SEU, Group
-from seu_bench.results.leaderboard.boards import Row
+from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
-from seu_bench.results.statistics.samples import summarize
+from seu_bench.results.statistics import summarize
 
 #: The strategy whose costs the others' are given as multiples of.
 PLAIN: Final = "naive"

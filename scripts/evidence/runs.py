@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
 
@@ -101,5 +101,5 @@ def _rows(board: Leaderboard) -> dict[str, Row]:
             both = f"{found[name].configuration} and {row.configuration}"
             raise ValueError(f"{board.title}: more than one run of a seed is called {name!r}: {both}")
         runs = {**found[name].runs, **row.runs} if name in found else row.runs
-        found[name] = replace(row, runs=dict(sorted(runs.items())), _summaries={})
+        found[name] = replace(row, runs=dict(sorted(runs.items())))
     return found

@@ -10,8 +10,8 @@ from scripts.evidence.formatting import heading, mean, table
 from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT
 from scripts.evidence.sweeps import FOLDER, sweep
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.record_metrics import known_metric
 
 PAGE: Final = ROOT / "docs" / "evidence" / "scenarios.md"

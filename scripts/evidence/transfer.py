@@ -13,11 +13,11 @@ from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.transfer_long import LONG_SET, PICTURE, long_run, long_table, saved_table
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import known_metric
-from seu_bench.results.statistics.samples import summarize
+from seu_bench.results.statistics import summarize
 
 PAGE: Final = ROOT / "docs" / "evidence" / "transfer.md"
 #: The set of records.

@@ -18,7 +18,7 @@ from scripts.perf.timing import interleaved, median, ratio
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, build_stream
-from seu_bench.data.sources.definitions import definition_source
+from seu_bench.data.sources import definition_source
 
 #: Pixels a side, of the files and as a network gets them; classes; images per batch.
 STORED, SHOWN, CLASSES, BATCH = 96, 64, 4, 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -43,10 +43,9 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
 
     ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
     entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
-    ``mask_bits`` are those of binary masks after each task, empty where there are none.
-    ``image_passes`` counts the forward passes of learning, as the record's metric does, ``evaluation_passes`` those of
-    evaluation, ``stages`` both by stage and by whether they train; ``warnings`` are texts. ``seconds`` is the time of
-    learning on this machine, null where it is not measured.
+    ``mask_bits`` are those of binary masks after each task, empty where there are none. ``image_passes`` counts those
+    of learning, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether they train.
+    ``seconds`` is the time of learning on this machine, null where it is not measured.
     """
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.forecast import measure_speed
@@ -78,26 +77,21 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
     }
 
 
-def _lines(document: dict[str, Any]) -> Iterator[str]:
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    def between(name: str, task: int | None = None) -> str:
+        least, most = (found if task is None else found[task] for found in (document[f"{name}_min"], document[name]))
+        return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
     yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
-    for index, name in enumerate(document["tasks"]):
-        params = _range(document["params_total_min"][index], document["params_total"][index])
-        macs = _range(document["macs_min"][index], document["macs"][index])
-        masks = f" and {document['mask_bits'][index]:,} bits of masks" if document["mask_bits"] else ""
-        kept = ""
-        if document["memory_bytes"]:
-            kept = f"; {_range(document['memory_bytes_min'][index], document['memory_bytes'][index])} bytes kept"
-        yield f"  after task {index} ({name}): {params} parameters{masks}; {macs} multiply-accumulates per image{kept}"
+    for task, name in enumerate(document["tasks"]):
+        masks = f" and {document['mask_bits'][task]:,} bits of masks" if document["mask_bits"] else ""
+        kept = f"; {between('memory_bytes', task)} bytes kept" if document["memory_bytes"] else ""
+        sizes = f"{between('params_total', task)} parameters{masks}; {between('macs', task)}"
+        yield f"  after task {task} ({name}): {sizes} multiply-accumulates per image{kept}"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
-    flops = ""
-    if document["train_flops"] is not None:
-        flops = f", {_range(document['train_flops_min'], document['train_flops'])} operations"
+    flops = f", {between('train_flops')} operations" if document["train_flops"] is not None else ""
     yield f"  together {document['image_passes']:,} image passes to learn{flops}"
     if document["seconds"] is not None:
         yield f"  {about(document['seconds'])} on this machine"
     yield from document["warnings"]
-
-
-def _range(least: int, most: int) -> str:
-    return f"{most:,}" if least == most else f"{least:,} to {most:,}"

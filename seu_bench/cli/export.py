@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import names_of, run_ids
 from seu_bench.cli.options import output_path, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record_files import find_record
 from seu_bench.utils.files import is_standard_output
@@ -18,7 +18,7 @@ from seu_bench.utils.files import is_standard_output
 
 @verbosity_options
 @request_command("results", "plugin")
-@click.argument("run", metavar="RUN", shell_complete=values.runs)
+@click.argument("run", metavar="RUN", shell_complete=run_ids)
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
@@ -26,7 +26,6 @@ from seu_bench.utils.files import is_standard_output
     type=output_path,
     default=None,
     metavar="FILE",
-    shell_complete=values.files,
     help="File to write, or - for standard output [default: in the run's folder].",
 )
 def export(run: str, results: Path, task: int, form: str, output: Path | None, plugin: tuple[Path, ...]) -> None:
@@ -46,14 +45,14 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None, p
 
 @verbosity_options
 @request_command("results", "log_options")
-@click.argument("run_name", metavar="RUN", shell_complete=values.runs)
+@click.argument("run_name", metavar="RUN", shell_complete=run_ids)
 @click.option(
     "--to",
     "names",
     multiple=True,
     required=True,
     metavar="LOGGER",
-    shell_complete=values.names_of("loggers"),
+    shell_complete=names_of("loggers"),
     help="Logger; may be repeated.",
 )
 def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], results: Path) -> None:

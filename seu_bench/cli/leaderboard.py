@@ -4,43 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import known_metrics, print_as, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
-from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
-from seu_bench.results.leaderboard.building import LeaderboardBuild, make_leaderboards
-from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import count, to_markdown
-from seu_bench.results.leaderboard.unranked import finished_unranked, unranked_leaderboards
+from seu_bench.results.building import LeaderboardBuild, finished_unranked, make_leaderboards, unranked_leaderboards
+from seu_bench.results.comparison import BenchmarkComparison, compare_over_benchmarks
+from seu_bench.results.formats import to_csv, to_latex, to_markdown
+from seu_bench.results.leaderboard import Leaderboard, count, parse_metric, parse_view
 from seu_bench.results.metric import Metric
-from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import known_metric
 from seu_bench.utils.text import printable_lines
 
-#: Where there are no ranks.
-_NO_RANKS: Final = "no two configurations were run on two benchmarks of one protocol and scenario"
-
 
 @verbosity_options
 @request_command("results")
-@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
+@click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option(
     "--budget",
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
-    shell_complete=values.budgets,
+    shell_complete=names_of("metrics"),
     help="Only configurations within a budget of any metric that should be low: memory=20e6 (bytes), params=5e6, "
     "seconds=600, ...; may be repeated.",
 )
@@ -51,14 +46,14 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     flag_value="",
     default=None,
     metavar="[AXES]",
-    shell_complete=values.metric_lists,
+    shell_complete=names_of("metrics"),
     help="Only the Pareto front in these metrics, by default accuracy and memory (parameters where a row has none).",
 )
 @click.option(
     "--sort",
     default=None,
     metavar="METRIC",
-    shell_complete=values.metrics,
+    shell_complete=names_of("metrics"),
     help="Sort by a metric, the best first [default: acc].",
 )
 @click.option(
@@ -67,7 +62,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     flag_value="acc",
     default=None,
     metavar="[METRIC]",
-    shell_complete=values.metrics,
+    shell_complete=names_of("metrics"),
     help="In place of leaderboards: average ranks over the benchmarks of each protocol and scenario, in accuracy or "
     "another metric, with Friedman's test and Holm's correction.",
 )
@@ -76,7 +71,7 @@ _NO_RANKS: Final = "no two configurations were run on two benchmarks of one prot
     "chosen",
     default=None,
     metavar="METRIC,...",
-    shell_complete=values.columns,
+    shell_complete=names_of("metrics"),
     help="Columns to show, by the ids of metrics, or all [default: in the terminal and in LaTeX the main ones, else "
     "all].",
 )
@@ -118,14 +113,10 @@ def leaderboard(
     Their files hold every row; --budget, --pareto, --sort and --rows choose what is shown. Save a view with --format
     and redirection.
     """
-    from seu_bench.results.leaderboard import views
-
     metrics = known_metrics()
-    limits = views.parse_budgets(budgets, metrics)
-    dimensions = views.parse_axes(axes, metrics) if axes else ()
-    sorted_by = views.parse_metric("--sort", sort, metrics) if sort is not None else None
-    ranked_by = views.parse_metric("--ranks", ranks, metrics) if ranks is not None else None
-    columns = views.parse_columns(chosen, metrics) if chosen is not None else None
+    view = parse_view(budgets, axes, sort, metrics)
+    ranked_by = parse_metric("--ranks", ranks, metrics) if ranks is not None else None
+    columns = _parse_columns(chosen, metrics) if chosen not in (None, "all") else {}
     if ranked_by and form not in ("table", "json"):
         raise OptionError(f"--ranks has no --format {form}", remedy="choose --format table or json")
     if ranked_by and unranked:
@@ -133,41 +124,51 @@ def leaderboard(
     require_records(results)
     made = make_leaderboards(results, metrics)
     every = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
-    boards = [views.within_budget(board, limits, metrics) for board in every if benchmark in (None, board.benchmark)]
-    if axes is not None:
-        boards = [views.pareto_front(board, dimensions, metrics) for board in boards]
-    if sorted_by:
-        boards = [views.in_order_of(board, sorted_by, metrics) for board in boards]
+    boards = [view(board) for board in every if benchmark in (None, board.benchmark)]
     if ranked_by:
         compared = compare_over_benchmarks(boards, ranked_by, metrics)
         tables = [part for each in compared for part in ("", rank_table(each, metrics))]
-        print_as(form, [each.document() for each in compared], tables[1:] or [_NO_RANKS])
+        none = "no two configurations were run on two benchmarks of one protocol and scenario"
+        print_as(form, [each.document() for each in compared], tables[1:] or [none])
         return
-    if columns is not None:
-        boards = [views.with_columns(board, columns, metrics) for board in boards]
+    boards = [replace(board, columns=columns or board.columns) for board in boards]
+    is_shown = form == "table" and not is_quiet()
+    if (is_shown and all(it.unranked for it in boards)) or (form in ("csv", "md", "latex") and not boards):
+        _say_none(made, benchmark, results, unranked=unranked, aside=not is_shown)
     if form != "table":
-        if not boards and form != "json":  # an empty file would say nothing
-            _say_none(made, benchmark, results, unranked=unranked, aside=True)
-        click.echo(_text(boards, form, usual=columns is None), nl=False)
+        click.echo(_text(boards, form, usual=chosen is None), nl=False)
         return
-    if not is_quiet():
-        if not any(board.unranked is None for board in boards):
-            _say_none(made, benchmark, results, unranked=unranked)
-        _print_tables(boards, rows or None, usual=columns is None)
+    for number, board in enumerate(boards if is_shown else ()):
+        _print_table(board, rows or None, first=number == 0, usual=chosen is None)
     for path in made.paths:
         click.echo(str(path))
 
 
-def _print_tables(boards: Sequence[Leaderboard], most: int | None, *, usual: bool) -> None:
+def _parse_columns(text: str | None, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    known = {name: metric for name, metric in metrics.items() if metric.column}
+    names = [parse_metric("--columns", name, known) for name in (text or "").split(",")]
+    return {name: metrics[name] for name in names}
+
+
+def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
+    """All leaderboards; LaTeX has the main columns where ``usual``."""
+    if form == "json":
+        return json.dumps([board.document() for board in boards], indent=1) + "\n"
+    if form == "csv":
+        return to_csv(boards)
+    return "\n".join(
+        to_markdown(board) if form == "md" else to_latex(board, None if usual else list(board.columns))
+        for board in boards
+    )
+
+
+def _print_table(board: Leaderboard, most: int | None, *, first: bool, usual: bool) -> None:
     console = wide_console()
-    for number, board in enumerate(boards):
-        if number:
-            console.print()
-        console.print(leaderboard_table(board, most, usual=usual))
-        if board.missing is not None:
-            names = ", ".join(board.missing.names)
-            line = f"references that are missing here: {names}; make them: {board.missing.command}"
-            console.print(Text(printable_lines(line)), soft_wrap=True)  # each blank of a command counts
+    console.print(Group(*([] if first else [""]), leaderboard_table(board, most, usual=usual)))
+    if board.missing is not None:
+        names = ", ".join(board.missing.names)
+        line = f"references that are missing here: {names}; make them: {board.missing.command}"
+        console.print(Text(printable_lines(line)), soft_wrap=True)  # each blank of a command counts
 
 
 def _say_none(
@@ -182,21 +183,6 @@ def _say_none(
         click.echo(f"{shown} shows {count(others, 'finished run')} of these, not ranked", err=aside)
 
 
-def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
-    """Join all leaderboards: Markdown or LaTeX below each other, one CSV, or one list of JSON.
-
-    Args:
-        usual: whether nobody chose the columns: LaTeX has the main ones then.
-    """
-    if form == "json":
-        return json.dumps([board.document() for board in boards], indent=1) + "\n"
-    if form == "latex":
-        return "\n".join(to_latex(board, None if usual else list(board.columns)) for board in boards)
-    if form == "md":
-        return "\n".join(to_markdown(board) for board in boards)
-    return to_csv(boards)
-
-
 def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
     """Average ranks, the best first, with each benchmark's mean; below, test, seeds, settings, what is not compared."""
     metric, ranks = known_metric(compared.metric, metrics), compared.ranks
@@ -204,21 +190,13 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
         (
             row.configuration,
             f"{row.mean:.2f}",
-            "-" if row.interval is None else "{:.1f} to {:.1f}".format(*row.interval),
             "-" if row.corrected is None else f"{row.corrected:.4f}",
             row.verdict or "the best",
             *[metric.format_cell(means[row.configuration]) for means in compared.means.values()],
         )
         for row in ranks.rows
     ]
-    headings = (
-        "configuration",
-        ">rank",
-        ">95 % (seeds)",
-        ">p (Holm)",
-        "beside the best",
-        *[f">{name}" for name in ranks.benchmarks],
-    )
+    headings = ("configuration", ">rank", ">p (Holm)", "beside the best", *[f">{name}" for name in ranks.benchmarks])
     title = f"{compared.place}: average ranks in {metric.column or compared.metric}"
     tested = "no test: too few benchmarks or configurations"
     if ranks.p_value is not None:

@@ -1,46 +1,48 @@
-"""``seu-bench list``: what is installed."""
+"""``seu-bench list`` and ``data``: what is installed, one name with its options, data sets and where they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.completion import values
-from seu_bench.cli.options import format_option, print_as, request_command
-from seu_bench.cli.output.entry import entry_document, entry_parts
+from seu_bench.cli.completion import completer, names_of
+from seu_bench.cli.options import data_option, format_option, print_as, request_command
 from seu_bench.config.options import describe_options, did_you_mean
-from seu_bench.errors import OptionError, UnknownNameError
-from seu_bench.plugin.manager import Kind
+from seu_bench.config.options import format_option as format_value
+from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
+from seu_bench.errors import UnknownNameError
+from seu_bench.plugin.manager import Entry, Kind
 from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.utils import progress as bars
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from seu_bench.data.dataset import DatasetSource
+
+#: How an option of each kind is given.
+_GIVEN: Final[Mapping[str, str]] = {
+    "strategy": "-o {key}=VALUE",
+    "searcher": "-o searcher.{key}=VALUE",
+    "creator": "-o creator.{key}=VALUE",
+    "executor": "-o executor.{key}=VALUE",
+    "logger": "--log-option {name}.{key}=VALUE",
+}
+#: Kinds whose options a protocol may set, and those options that each protocol has a value of.
+_CONFIGURED: Final = ("strategy", "searcher", "creator")
+_OF_PROTOCOLS: Final = {
+    name for part in (SearchSchedule, CreationSchedule, ModelSize) for name in part.model_fields if name != "backbone"
+}
 
 
 @request_command("plugin")
-@click.argument("kind", required=False, shell_complete=values.kinds)
-@click.argument("name", required=False, shell_complete=values.names_of_kind)
-@click.option(
-    "--benchmark",
-    default=None,
-    shell_complete=values.names_of("benchmarks", path=True),
-    help="With NAME: show the values that options have in runs of this benchmark.",
-)
-@click.option(
-    "--protocol",
-    default=None,
-    shell_complete=values.protocols,
-    help="With NAME: show the values that options have by this protocol [default: the benchmark's].",
-)
+@click.argument("kind", required=False, shell_complete=completer(lambda _: dict.fromkeys(Registry().kinds, "")))
+@click.argument("name", required=False, shell_complete=names_of())
 @format_option
-def list_(
-    kind: str | None,
-    name: str | None,
-    benchmark: str | None,
-    protocol: str | None,
-    plugin: tuple[Path, ...],
-    form: str,
-) -> None:
+def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: str) -> None:
     """List what is installed, and what is unavailable and why.
 
     KIND is strategies, backbones, searchers, creators, benchmarks, datasets, metrics, executors, loggers or commands.
@@ -53,12 +55,9 @@ def list_(
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
         )
     if kind is not None and name is not None:
-        document = entry_document(registry, kinds[kind], name, benchmark, protocol)
-        print_as(form, document, entry_parts(document))
+        document = _document(kinds[kind], name)
+        print_as(form, document, _parts(document))
         return
-    if benchmark is not None or protocol is not None:
-        remedy = "name one, e.g. seu-bench list strategies seu --benchmark split_digits"
-        raise OptionError("--benchmark and --protocol are for one name of a kind", remedy=remedy)
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
     if form == "text":  # options would import what they are of
         print_as(form, None, [*_lines(shown, alone=kind is not None), *_fault_lines(registry)])
@@ -99,7 +98,143 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
         for entry in entries:
             text = entry.summary if entry.name in table else f"not available: {entry.factory.reason}"
             yield f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {text}"
-        if alone and any(
-            hasattr(type(it.factory), "options") or hasattr(it.factory, "options") for it in table.values()
-        ):
-            yield f"seu-bench list {table.plural} NAME shows one with its options"
+        if alone:
+            yield f"seu-bench list {table.plural} NAME shows one in full"
+
+
+def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
+    """Describe one name as plain values."""
+    if (it := kind.unavailable.get(name)) is not None:
+        what = {"unavailable": it.factory.reason, "to_do": it.factory.remedy}
+        return {"name": name, "kind": kind.singular, "package": it.package, **what}
+    entry = kind.find(name)
+    document: dict[str, Any] = {"name": name, "kind": kind.singular, "package": entry.package, "summary": entry.summary}
+    document |= _details(kind.singular, entry)
+    if hasattr(entry.factory, "options"):
+        form = _GIVEN.get(kind.singular, "{key}")
+        options = describe_options(entry.factory.options)
+        document["options"] = [it | {"given_as": form.format(name=name, key=it["name"])} for it in options]
+    return document
+
+
+def _details(kind: str, entry: Entry[Any]) -> dict[str, Any]:
+    """What else is known of an entry, by its kind."""
+    factory = entry.factory
+    if kind == "strategy":
+        scenarios = list(getattr(factory, "scenarios", ("task",)))
+        found = {"components": dict(factory.components), "presets": list(factory.presets), "scenarios": scenarios}
+        return found | {"reference": getattr(factory, "reference", None)}
+    if kind == "metric":
+        return {"unit": factory.unit, "higher_is_better": factory.higher_is_better, "column": factory.column}
+    if kind != "benchmark":
+        return {}
+    spec = factory.load()
+    protocols = [{"name": name, "summary": it.summary, "ranked": it.ranked} for name, it in spec.protocols.items()]
+    more = {"version": spec.version, "default_protocol": spec.default_protocol, "protocols": protocols}
+    return more | {"citation": spec.citation}
+
+
+def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
+    """Yield what :func:`_document` says, for a reader."""
+    from seu_bench.cli.tables import literal, new_table
+
+    yield literal(f"{document['kind']} {document['name']}, of package {document['package']}")
+    if "unavailable" in document:
+        yield literal(
+            f"not available: {document['unavailable']}" + f"\nhint: {document['to_do']}" * bool(document["to_do"])
+        )
+        return
+    yield literal(document["summary"])
+    for key, value in document.items():
+        if key in ("name", "kind", "package", "summary", "options", "protocols") or value in (None, [], {}, ""):
+            continue
+        told = value
+        if isinstance(value, Mapping):
+            told = ", ".join(f"{part} {name} (--{part} takes another one)" for part, name in value.items())
+        elif isinstance(value, list):
+            told = ", ".join(value)
+        yield literal(f"{key.replace('_', ' ')}: {told}")
+    if "protocols" in document:
+        marks = {True: "ranked", False: "never ranked"}
+        rows = [(it["name"], marks[it["ranked"]], it["summary"]) for it in document["protocols"]]
+        yield ""
+        yield new_table("protocols (--protocol NAME)", ("=name", "=", ""), rows)
+    if document.get("options"):
+        yield ""
+        yield _option_table(document)
+
+
+def _option_table(document: Mapping[str, Any]) -> RenderableType:
+    """A row for each option; a default of ``None`` is the protocol's value, where it has one."""
+    from seu_bench.cli.tables import new_table
+
+    options, rows = document["options"], []
+    for option in options:
+        of_protocol = document["kind"] in _CONFIGURED and option["name"] in _OF_PROTOCOLS
+        standing = "as the protocol says" if of_protocol else "not set"
+        default = format_value(option["default"]) if option["default"] is not None else standing
+        kind = " | ".join(map(str, option["choices"])) or f"{option['type']} {option['range']}".strip()
+        rows.append((option["name"], kind, default, option["help"]))
+    title = options[0]["given_as"].replace(options[0]["name"], "OPTION")
+    return new_table(title, ("=option", "type", "default", ""), rows)
+
+
+@click.group(invoke_without_command=True)
+@data_option
+@format_option
+@click.pass_context
+def data(context: click.Context, data_root: Path | None, form: str) -> None:
+    """List data sets with status, size and location, or download one."""
+    if context.invoked_subcommand is not None:
+        return
+    known = {name: (entry.factory, entry.summary) for name, entry in Registry().datasets.items()}
+    folders = {name: (source, source.summary) for name, source in _folders(data_root).items() if name not in known}
+    rows: list[dict[str, Any]] = []
+    for name, (source, summary) in bars.tracked([*known.items(), *folders.items()], "checking data sets"):
+        row: dict[str, Any] = {"name": name, "where": None, "bytes": None, "summary": summary}
+        try:
+            state = source.state(data_root)
+            where = str(state.where) if state.where is not None else None
+            row |= {"status": state.status, "where": where, "bytes": state.bytes, "detail": state.detail}
+        except Exception as error:  # of a stranger's source: the others are listed all the same
+            row |= {"status": "unusable", "detail": f"{type(error).__name__}: {error}"}
+        rows.append(row)
+    print_as(form, rows, _data_lines(rows))
+
+
+def _folders(data_root: Path | None) -> dict[str, DatasetSource]:
+    """Well-known sets that are folders below the data root, which benchmarks define for themselves."""
+    from seu_bench.config.benchmark import FolderDefinition
+    from seu_bench.data.folders import LAYOUTS, KnownFolderSource
+
+    tables = {name: {"kind": "folder", "layout": name, "size": 64} for name in LAYOUTS}
+    return {
+        name: KnownFolderSource(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()
+    }
+
+
+def _data_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:.1f} MB" if row["bytes"] else "-"
+        where = row["where"] or "comes with a dependency"
+        yield f"{row['name']:<16} {row['status']:<10} {size:>10}  {where}"
+        if row["detail"]:
+            yield f"{'':<16} {row['detail']}"
+
+
+@data.command()
+@click.argument("name", shell_complete=names_of("datasets"))
+@data_option
+@click.pass_context
+def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
+    """Download a data set and check it."""
+    from seu_bench.data.dataset import default_data_root
+
+    if data_root is None and context.parent is not None:
+        data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
+    root, datasets = default_data_root(data_root), Registry().datasets
+    folders = {} if name in datasets else _folders(root)
+    source = folders[name] if name in folders else datasets.find(name).factory
+    source.fetch(root)
+    state = source.state(root)
+    click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))

@@ -11,16 +11,15 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from seu_bench._version import __version__
-from seu_bench.cli.completion.shells import VARIABLE, answer
-from seu_bench.cli.output.verbosity import verbosity_options
-from seu_bench.errors import ExitStatus, Interruption, PluginError, SeuBenchError
+from seu_bench.cli.verbosity import verbosity_options
+from seu_bench.errors import ExitStatus, Interruption, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.manager import PACKAGE, WITHOUT, Entry, Kind, broken, collect, installed_points, load_plugins
 from seu_bench.plugin.registration import LazyCommand
@@ -33,39 +32,36 @@ from seu_bench.utils.text import printable, printable_lines
 if TYPE_CHECKING:
     from seu_bench.plugin.registration import CommandFactory, Register
 
+
+def _core(path: str, summary: str) -> LazyCommand:
+    return LazyCommand(f"seu_bench.cli.{path}", summary)
+
+
 #: Core's commands in the order of ``seu-bench --help``, which shows the first sentence of their own help.
 CORE: Final[Mapping[str, LazyCommand]] = {
-    "run": LazyCommand("seu_bench.cli.run:run", "Run a strategy on a benchmark and write the record."),
-    "sweep": LazyCommand("seu_bench.cli.sweep:sweep", "Run every combination that is not finished yet."),
-    "tune": LazyCommand(
-        "seu_bench.cli.tune:tune", "Choose hyper-parameters without test images, and write a tuned file."
-    ),
-    "cost": LazyCommand("seu_bench.cli.cost:cost", "Estimate the cost of a run."),
-    "runs": LazyCommand("seu_bench.cli.runs:runs", "List runs and their states."),
-    "show": LazyCommand("seu_bench.cli.runs:show", "Show the record of a run."),
-    "compare": LazyCommand(
-        "seu_bench.cli.compare:compare",
+    "run": _core("run:run", "Run a strategy on a benchmark and write the record."),
+    "sweep": _core("sweep:sweep", "Run every combination that is not finished yet."),
+    "tune": _core("sweep:tune", "Choose hyper-parameters without test images, and write a tuned file."),
+    "cost": _core("cost:cost", "Estimate the cost of a run."),
+    "runs": _core("runs:runs", "List runs and their states."),
+    "show": _core("runs:show", "Show the record of a run."),
+    "compare": _core(
+        "compare:compare",
         "Compare runs of one benchmark task by task, and their configurations over all of their seeds.",
     ),
-    "leaderboard": LazyCommand("seu_bench.cli.leaderboard:leaderboard", "Build leaderboards from records."),
-    "report": LazyCommand(
-        "seu_bench.cli.report:report",
-        "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.",
+    "leaderboard": _core("leaderboard:leaderboard", "Build leaderboards from records."),
+    "report": _core(
+        "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
-    "verify": LazyCommand("seu_bench.cli.verify:verify", "Check a record against the weights of its run."),
-    "log": LazyCommand(
-        "seu_bench.cli.export:log", "Send a record to a logger, e.g. because its server was not there during the run."
-    ),
-    "export": LazyCommand("seu_bench.cli.export:export", "Export the network of one task to ONNX."),
-    "data": LazyCommand("seu_bench.cli.data:data", "List data sets with status, size and location, or download one."),
-    "list": LazyCommand("seu_bench.cli.list:list_", "List what is installed, and what is unavailable and why."),
-    "check-plugin": LazyCommand(
-        "seu_bench.cli.check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."
-    ),
-    "new": LazyCommand("seu_bench.cli.new:new", "Write the file that a method of your own begins with, and its test."),
-    "completion": LazyCommand(
-        "seu_bench.cli.completion.command:completion",
-        "Print the script that completes commands, options, names and run ids in a shell.",
+    "verify": _core("verify:verify", "Check a record against the weights of its run."),
+    "log": _core("export:log", "Send a record to a logger, e.g. because its server was not there during the run."),
+    "export": _core("export:export", "Export the network of one task to ONNX."),
+    "data": _core("list:data", "List data sets with status, size and location, or download one."),
+    "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
+    "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
+    "new": _core("new:new", "Write the file that a method of your own begins with, and its test."),
+    "completion": _core(
+        "completion:completion", "Print the script that completes commands, options, names and run ids in a shell."
     ),
 }
 
@@ -86,7 +82,7 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every name."""
-        return [*CORE, *other_commands(plugin_commands())]
+        return [*CORE, *_others(plugin_commands())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
@@ -96,35 +92,30 @@ class CommandGroup(click.Group):
         if found is None or not (cmd_name in found or cmd_name in found.unavailable or found.faults):
             return None
         entry = found.find(cmd_name)
-        try:
+        with _failures_of(entry):
             return entry.factory.build()
-        except Exception as error:
-            raise _failure(entry, error) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Complete names of commands, which are not imported for that, and the options of the group."""
-        found = {name: command.summary for name, command in CORE.items()}
-        found |= {name: entry.summary for name, entry in other_commands(plugin_commands()).items()}
-        items = [CompletionItem(name, help=text) for name, text in found.items() if name.startswith(incomplete)]
-        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+        names = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except (SeuBenchError, click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:
+        except Exception:
             if ctx.invoked_subcommand is None or ctx.invoked_subcommand in CORE:
                 raise
-            raise _failure(other_commands(plugin_commands())[ctx.invoked_subcommand], error) from error
+            with _failures_of(_others(plugin_commands())[ctx.invoked_subcommand]):
+                raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of core, then those of plugins with the package of each."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.summary) for name, command in CORE.items()])
         found = plugin_commands()
-        rows = [(entry.name, f"{entry.summary} ({entry.package})") for entry in other_commands(found).values()]
+        rows = [(entry.name, f"{entry.summary} ({entry.package})") for entry in _others(found).values()]
         rows += [(name, f"unavailable: {error.what}") for name, error in found.faults.items()] if found else []
         if rows:
             with formatter.section("Commands of plugins"):
@@ -132,20 +123,26 @@ class CommandGroup(click.Group):
 
 
 def plugin_commands() -> Kind[CommandFactory] | None:
-    """Load the plugins of other packages, and those of ours with commands, and collect all; ``None``: there are none."""
+    """Load the plugins of other packages and ours with commands, and collect all commands; ``None``: there are none."""
     others = [it for it in installed_points() if it[1] != PACKAGE or it[0].name in WITH_COMMANDS]
     ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
     return collect(load_plugins(others), "command", "commands", ours, needs="build") if others else None
 
 
-def other_commands(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactory]]:
-    """Those that are not core's."""
+def _others(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactory]]:
     return {name: entry for name, entry in (found or {}).items() if name not in CORE}
 
 
-def _failure(entry: Entry[CommandFactory], error: Exception) -> PluginError:
-    owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
-    return broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package)
+@contextlib.contextmanager
+def _failures_of(entry: Entry[CommandFactory]) -> Iterator[None]:
+    """Say of an exception that no command is to raise which plugin it comes from."""
+    try:
+        yield
+    except (SeuBenchError, click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
+        raise broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
 
 
 def _leave_out(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
@@ -170,7 +167,7 @@ def _leave_out(context: click.Context, _option: click.Parameter, given: tuple[st
     help="Leave out a plugin, by its name or its package's; may be repeated.",
 )
 def cli() -> None:
-    """Benchmark lifelong learning by accuracy, forgetting and model size.
+    """Benchmark continual (lifelong) learning by accuracy, forgetting and model size.
 
     To start: seu-bench run --strategy seu --benchmark split_digits
 
@@ -181,8 +178,6 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
-    if instruction := os.environ.get(VARIABLE):
-        sys.exit(answer(cli, instruction))
     defer_imports()
     wait_passively()
     keep_freed_memory()
@@ -213,15 +208,16 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         with contextlib.suppress(OSError, ValueError):
             error.show()
         return ExitStatus.REFUSED, ""
-    except BrokenPipeError:
-        _discard_output()
-        return ExitStatus.NOT_MET, ""  # as with | head; click's
     except OSError as error:
         _discard_output()
-        return ExitStatus.REFUSED, _os_error(error)
+        if isinstance(error, BrokenPipeError):
+            return ExitStatus.NOT_MET, ""  # as with | head; click's
+        where = "standard output or a file" if error.filename is None else printable(os.fsdecode(error.filename))
+        remedy = "see that the path is right, that you may use it, and that there is room"
+        told = SeuBenchError(f"the system refuses: {error.strerror or error}", where=where, remedy=remedy)
+        return ExitStatus.REFUSED, f"error: {told}"
     except (click.Abort, KeyboardInterrupt) as stopped:
-        # click wraps every KeyboardInterrupt.
-        cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped
+        cause = stopped.__cause__ if isinstance(stopped, click.Abort) else stopped  # click wraps KeyboardInterrupt
         if isinstance(cause, Interruption):
             return cause.exit_code, f"{cause.reason}; run the same command again to resume"
         return ExitStatus.INTERRUPTED, "interrupted"
@@ -229,22 +225,9 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         if (lacking := shortage(error)) is None:
             raise
         first = next(iter(str(error).splitlines()), type(error).__name__)
-        told = SeuBenchError(
-            f"the machine has not enough {lacking} for this: {first}",
-            remedy=SHORTAGE_REMEDIES[lacking],
-        )
-        return ExitStatus.REFUSED, f"error: {told}"
+        what = f"the machine has not enough {lacking} for this: {first}"
+        return ExitStatus.REFUSED, f"error: {SeuBenchError(what, remedy=SHORTAGE_REMEDIES[lacking])}"
     return (status if isinstance(status, int) else ExitStatus.DONE), ""
-
-
-def _os_error(error: OSError) -> str:
-    """The message of what the system refused: a file that cannot be used, or standard output that cannot be written."""
-    where = error.filename if error.filename is not None else "standard output or a file"
-    if isinstance(where, bytes):
-        where = os.fsdecode(where)
-    remedy = "see that the path is right, that you may use it, and that there is room"
-    told = SeuBenchError(f"the system refuses: {error.strerror or error}", where=printable(str(where)), remedy=remedy)
-    return f"error: {told}"
 
 
 def _discard_output() -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import click
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from seu_bench.cli.completion.fields import completer_of
-from seu_bench.config.options import parse_assignments
+from seu_bench.cli.completion import COMPLETERS
+from seu_bench.config.options import parse_assignments, parse_value
 from seu_bench.config.run import CommandLine, Request
-from seu_bench.config.validation_errors import error_text
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
 
@@ -38,7 +37,6 @@ def output_path(value: str) -> Path:
 data_option = click.option(
     "--data-root",
     type=click.Path(path_type=Path),
-    shell_complete=completer_of("data_root", listed=False),
     help=Request.model_fields["data_root"].description,
 )
 
@@ -99,7 +97,7 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text = f"{text} [default: {shown}]"
     settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}
-    settings["shell_complete"] = completer_of(name, listed=get_origin(kind) is tuple)
+    settings["shell_complete"] = COMPLETERS.get(name)
     if kind is bool:
         settings |= {"flag_value": not default} if default else {"is_flag": True}
     elif get_origin(kind) in (tuple, dict):
@@ -108,24 +106,17 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
         if _plain_type(get_args(kind)[0]) is Path:
             settings["type"] = click.Path(path_type=Path)
     else:
-        settings |= {
-            "type": _checked_text(field) if given.is_text else _click_type(kind, field.metadata),
-            "show_default": not unset and default is not None,
-        }
+        settings |= {"type": _click_type(kind), "show_default": not unset and default is not None}
     return click.Option([*flags, name], **settings)
 
 
-def _checked_text(field: FieldInfo) -> Callable[[str], Any]:
-    """Return a type of text that the field itself parses, so that errors name the option."""
+class _Number(click.ParamType[Any]):
+    """A number; the field itself refuses what is none, or out of its range."""
 
-    def text(value: str) -> Any:
-        try:
-            kind: Any = Annotated[field.annotation, *field.metadata]
-            return TypeAdapter(kind).validate_python(value)
-        except ValidationError as error:
-            raise click.BadParameter(error_text(error.errors(include_url=False)[0])) from None
+    name = "number"
 
-    return text
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return parse_value(value) if isinstance(value, str) else value
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -136,19 +127,12 @@ def _plain_type(annotation: Any) -> Any:
     return _plain_type(parts[0]) if type(None) in get_args(annotation) else annotation
 
 
-def _click_type(kind: Any, limits: Sequence[Any]) -> Any:
+def _click_type(kind: Any) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
     if kind is Path:
         return click.Path(path_type=Path)
-    if kind not in (int, float):
-        return str
-    bounds: dict[str, Any] = {}
-    for limit in limits:
-        bounds |= {"min": limit.ge} if hasattr(limit, "ge") else {}
-        bounds |= {"min": limit.gt, "min_open": True} if hasattr(limit, "gt") else {}
-        bounds |= {"max": limit.le} if hasattr(limit, "le") else {}
-    return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+    return _Number() if kind in (int, float) else str
 
 
 def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Progress of a run: bars on a terminal, plain lines elsewhere, a notice if it will take long."""
+"""Progress of a run and of a sweep: bars on a terminal, lines elsewhere.
+
+Text of records, plugins and processes is shown literally, on one line and without control characters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from seu_bench.engine.forecast import Forecast
+from seu_bench.errors import Interruption
 from seu_bench.hookspecs import hookimpl
+from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.utils.console import watching_console
 from seu_bench.utils.text import printable
 
@@ -17,12 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from seu_bench.results.record import Record
+    from seu_bench.sweeps.driver import JobResult, SweepReport
+    from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
-
-#: Seconds: longer runs give a notice, after so many seconds of measuring.
-LONG_RUN = 3600.0
-MEASURE_FOR = 5.0
 
 
 def duration(seconds: float | None) -> str:
@@ -34,66 +37,57 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def make_bars(console: Console | None = None, width: int | None = 40) -> Progress:
-    """Return bars with a note each, removed when they are closed; none are drawn where there is no terminal.
+class _Display:
+    """Bars with a note each, removed when they are closed; none are drawn where there is no terminal."""
 
-    The console is standard error by default, so that standard output holds results alone.
-    """
-    console = watching_console() if console is None else console
-    # Names hold options, whose brackets would be markup.
-    name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
-    columns = (name, BarColumn(width), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    def __init__(self, console: Console | None) -> None:
+        console = watching_console() if console is None else console
+        # Names hold options, whose brackets would be markup.
+        name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
+        columns = (name, BarColumn(40), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
+        self.bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.console = console
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        self.console.print(Text(printable(text)), soft_wrap=True)
 
 
-def _line(text: str) -> Text:
-    """Text that may hold names of any origin: neither markup nor control characters mean anything in it."""
-    return Text(printable(text))
-
-
-class ProgressDisplay:
+class ProgressDisplay(_Display):
     """Plugin that draws a run's progress.
 
     Args:
         console: standard error by default, so that standard output holds results alone.
-        shorter: name of a shorter protocol to recommend if the run will be long.
         each_stage: whether to print a line per finished stage on a terminal, too.
         begun: called when training is about to begin.
-        foretell: returns what is to be said of the time that a run of this cost takes, where that is worth measuring.
+        foretell: returns what is to be said of the time that a run of this cost takes.
     """
 
     def __init__(
         self,
         console: Console | None = None,
-        shorter: str | None = None,
         *,
         each_stage: bool = False,
         begun: Callable[[], None] = lambda: None,
         foretell: Callable[[Cost], str] = lambda _: "",
     ) -> None:
-        self._foretell = foretell
-        self.bars = make_bars(console)
-        self.console = self.bars.console
-        self.shorter = shorter
+        super().__init__(console)
         self.forecast = Forecast(0)
         self._each_stage = each_stage or self.bars.disable
-        self._begun = begun
+        self._begun, self._foretell = begun, foretell
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0
-        self._warned = False
 
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
-        """Open the bars."""
+        """Say what is run, and open the bars."""
         self._begun()
         self._tasks = len(record.task_names)
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
         time = "" if record.stages else self._foretell(cost)
-        self._warned = bool(time)
-        line = f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes{time}"
-        self.console.print(_line(line), soft_wrap=True)
+        self.say(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes{time}")
         self.bars.update(self._run, total=max(1, cost.all_passes))
         self.bars.start()
 
@@ -101,7 +95,6 @@ class ProgressDisplay:
     def stage_progress(self, progress: StageProgress) -> None:
         """Update the bars; without a terminal, or if asked to, print a line per finished stage."""
         self.forecast.see(progress)
-        self._warn_if_long()
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
         accuracy = progress.report.accuracy
         note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
@@ -110,26 +103,73 @@ class ProgressDisplay:
         self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
         self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
         if self._each_stage and progress.done:
-            epochs = "1 epoch" if progress.epoch == 1 else f"{progress.epoch} epochs"
-            spent = f"{epochs} in {progress.seconds:.1f} s"
-            self.console.print(_line(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left"))
+            spent = f"{progress.epoch} epoch{'s' * (progress.epoch != 1)} in {progress.seconds:.1f} s"
+            self.say(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left")
 
     @hookimpl
     def run_notice(self, message: str) -> None:
         """Print the message on a line of its own."""
-        self.console.print(_line(message))
+        self.say(message)
 
     @hookimpl
     def run_finished(self, record: Record) -> None:
         """Close the bars."""
         self.bars.stop()
-        self.console.print(_line(f"{record.status} after {duration(record.seconds)}"))
+        self.say(f"{record.status} after {duration(record.seconds)}")
 
-    def _warn_if_long(self) -> None:
-        left = self.forecast.left
-        if self._warned or left is None or self.forecast.measured < MEASURE_FOR:
+
+class SweepDisplay(_Display):
+    """Draws a bar for all jobs of a sweep, and prints a line where one starts, has a notice or ends.
+
+    Args:
+        plan: of the sweep.
+        console: standard error by default.
+
+    Example:
+        ``with display.bars: run_sweep(plan, executor, estimate, display)``
+    """
+
+    def __init__(self, plan: SweepPlan, console: Console | None = None) -> None:
+        super().__init__(console)
+        self._labels = {job.run_id: job.label for job in plan.jobs}
+        self._done = len(plan.jobs) - len(plan.pending)
+        self._seconds: float | None = None
+        self._shares: dict[str, float] = {}
+        self._bar = self.bars.add_task("sweep", total=max(1, len(plan.jobs)), note="")
+        self._update()
+
+    def __call__(self, report: SweepReport) -> None:
+        """Show a report."""
+        from seu_bench.sweeps.driver import JobResult, Progressed, Remaining
+
+        match report:
+            case Started(run_id=run_id, where=where):
+                self.say(f"{self._labels[run_id]}: started" + (f" on {where}" if where else ""))
+            case Progressed(run_id=run_id, progress=progress):
+                self._shares[run_id] = min(1.0, progress.passed / max(1, progress.planned))
+            case Noticed():
+                self.say(f"{self._labels[report.run_id]}: {report.message}")
+            case JobResult():
+                self._end(report)
+            case Interruption():
+                self.say(f"{report.reason}: running jobs write their checkpoints; once more stops at once")
+            case Remaining():
+                self._seconds = report.seconds
+        self._update()
+
+    def _end(self, result: JobResult) -> None:
+        self._shares.pop(result.job.run_id, None)
+        if result.status == "pending":
             return
-        if self.forecast.measured + left > LONG_RUN:
-            self._warned = True
-            advice = f"; --protocol {self.shorter} is shorter" if self.shorter else ""
-            self.console.print(_line(f"this run will take about {duration(left)} more{advice}"))
+        self._done += result.status == "finished" or result.job.state != "finished"
+        outcome = f"{result.status}: {result.message}"
+        if result.status == "finished" and result.record is not None:
+            accuracy = result.record.metrics.get("acc")
+            outcome = f"finished in {duration(result.record.seconds)}"
+            outcome += "" if accuracy is None else f", accuracy {100 * accuracy:.2f} %"
+        self.say(f"[{self._done}/{len(self._labels)}] {result.job.label}: {outcome}")
+
+    def _update(self) -> None:
+        left = f"about {duration(self._seconds)} left" if self._seconds is not None else "time not known yet"
+        done = self._done + sum(self._shares.values())
+        self.bars.update(self._bar, completed=done, note=f"{self._done}/{len(self._labels)} jobs, {left}")

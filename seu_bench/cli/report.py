@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import output_path, request_command
-from seu_bench.cli.output.verbosity import is_quiet, is_verbose, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
 from seu_bench.utils.files import is_standard_output
@@ -48,12 +48,11 @@ def _font(value: str) -> tuple[str, ...]:
     "--output",
     default=None,
     metavar="PATH",
-    shell_complete=values.files,
     help="HTML page to write (.html), or - for standard output; or figures alone: a folder, with a slash at its end, "
     "or a .pdf, .svg or .png, for one that --figure chooses [default: report.html in the results folder].",
 )
-@click.option("--benchmark", default=None, shell_complete=values.names_of("benchmarks"), help="Only this benchmark.")
-@click.option("--protocol", default=None, shell_complete=values.protocols, help="Only this protocol.")
+@click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
+@click.option("--protocol", default=None, help="Only this protocol.")
 @click.option(
     "--top",
     type=click.IntRange(1, 24),
@@ -92,7 +91,6 @@ def _font(value: str) -> tuple[str, ...]:
     type=_width,
     default=None,
     metavar="WIDTH",
-    shell_complete=values.widths,
     help="Width of figures for a paper, such as 3.25in, 8.25cm or 234pt, or its template's: icml, neurips, ieee, ...",
 )
 @click.option(
@@ -101,7 +99,6 @@ def _font(value: str) -> tuple[str, ...]:
     type=_font,
     default="sans",
     metavar="FONT",
-    shell_complete=values.fonts,
     help="Font of figures: sans, serif (Times), cmr (Computer Modern), or an installed TrueType font [default: sans].",
 )
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")

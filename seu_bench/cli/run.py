@@ -1,33 +1,54 @@
-"""``seu-bench run``."""
+"""``seu-bench run``: make a run, and say what came of it."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seu_bench.cli.options import format_option, request_command
-from seu_bench.cli.output.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
-from seu_bench.config.commands import unused_flags
+from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.config.commands import command, unused_flags
+from seu_bench.config.options import format_option as format_value
 from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
-from seu_bench.plugin.registry import use_plugins
+from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
+from seu_bench.results.reference_rows import reference_of
+from seu_bench.results.scenarios import benchmark_title
 from seu_bench.utils.startup import collection_paused
-from seu_bench.utils.text import about
+from seu_bench.utils.text import about, format_seconds, printable_lines
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from seu_bench.cli.progress import ProgressDisplay
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.engine.runner import Outcome
-    from seu_bench.plugin.registry import Registry
-    from seu_bench.results.leaderboard.boards import Leaderboard
-    from seu_bench.results.metric import Metric
+    from seu_bench.results.leaderboard import Leaderboard
+    from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
+
+#: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand.
+_WORTH_MEASURING: Final = 2e12, 1e6
+#: Seconds; of longer runs the time that a shorter protocol takes is told.
+_LONG: Final = 3600.0
+#: Tasks of the final row that are shown; of more the rest is counted.
+_MOST_TASKS: Final = 20
+#: Metrics of a summary.
+_SUMMARY: Final = (
+    *("acc", "learning_acc", "image_acc", "balanced_acc", "avg_incremental_acc", "task_accuracy", "forgetting"),
+    *("params_total", "memory_bytes", "train_seconds", "image_passes"),
+)
 
 
 @verbosity_options
@@ -44,44 +65,33 @@ def run(form: str, **fields: Any) -> None:
 
     request = Request(**fields)
     registry = use_plugins(request.plugin)
-    metrics = registry.known_metrics
-
     stop = StopRequest(request.max_seconds)
     with collection_paused() as go_on, stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
-            display = ProgressDisplay(
-                progress_console(),
-                resolved.shorter,
-                each_stage=is_verbose(),
-                begun=go_on,
-                foretell=partial(_time, registry, resolved),
-            )
+            foretell = partial(_time, registry, resolved)
+            display = ProgressDisplay(progress_console(), each_stage=is_verbose(), begun=go_on, foretell=foretell)
             if is_verbose():
                 _print_resolved(resolved, display)
             return display
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
+    record, metrics = outcome.record, registry.known_metrics
     # Before anything is printed: standard output may be closed.
-    boards = make_leaderboards(request.results, metrics).boards if outcome.record.may_be_ranked else ()
+    boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
     if outcome.reused and not is_quiet() and (unused := unused_flags(request)):
         how = "--restart makes it again, seu-bench log sends its record"
         click.echo(f"without effect, because the run was finished before: {unused} ({how})", err=True)
     if form == "json":
         click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
     elif is_quiet():
-        click.echo(outcome.record.run_id)
+        click.echo(record.run_id)
     else:
         _print_outcome(request, outcome, boards, metrics)
 
 
-#: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand.
-_WORTH_MEASURING: Final = 2e12, 1e6
-
-
 def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
-    """The time that a run takes, and that of a shorter protocol if it is above an hour."""
-    from seu_bench.cli.progress import LONG_RUN
+    """The time that a run takes, and that of a shorter protocol if it is long."""
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.forecast import measure_speed
     from seu_bench.engine.resolve import resolve
@@ -91,7 +101,7 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     if (speed := measure_speed(run, cost, choose_device(run.request.device))) is None:
         return ""
     seconds, advice = speed.predict(cost), ""
-    if seconds > LONG_RUN and run.shorter is not None:
+    if seconds > _LONG and run.shorter is not None:
         with contextlib.suppress(SeuBenchError):  # options of the one may not fit the other
             other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
             took = speed.predict(other.cost(other.context(other.plan())))
@@ -99,11 +109,18 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     return f", {about(seconds)}{advice}"
 
 
-def _print_resolved(resolved: ResolvedRun, display: Any) -> None:
-    from seu_bench.cli.output.run_summary import resolved_lines
+def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
+    """Print a run's id and folders, and its options with the source of each value."""
+    from seu_bench.cli.tables import new_table
+    from seu_bench.data.dataset import default_data_root
+    from seu_bench.engine.option_sources import option_sources
 
-    for line in resolved_lines(resolved):
-        display.console.print(line)
+    request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
+    display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
+    display.say(f"results: {request.results.absolute()}")
+    display.say(f"data: {default_data_root(request.data_root)}")
+    rows = [(it.key, "-" if it.value is None else format_value(it.value), it.source) for it in option_sources(run)]
+    display.console.print(new_table("options", ("=option", "value", "=from"), rows))
 
 
 def _print_outcome(
@@ -112,7 +129,6 @@ def _print_outcome(
     """Print the summary, or everything where that was asked for, and where record and leaderboards are."""
     from rich.text import Text
 
-    from seu_bench.cli.output.run_summary import summary_lines
     from seu_bench.cli.tables import record_summary, wide_console
 
     console, record = wide_console(), outcome.record
@@ -129,3 +145,40 @@ def _print_outcome(
             click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
     if not record.may_be_ranked:
         click.echo(f"leaderboard: none ({why_not_ranked(record)})")
+
+
+def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] = METRICS) -> Iterator[Table | Text]:
+    """Yield what most readers want of a finished run; everything else is shown by the command of the last line.
+
+    Args:
+        record: of the run.
+        results: the results folder, for that command.
+        metrics: those known.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from seu_bench.cli.tables import literal
+
+    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
+    what = f"{name} on {benchmark_title(record)} (protocol {record.protocol}), seed {record.seed}"
+    yield literal(f"{what}: {record.status}, {format_seconds(record.seconds)}")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for key in _SUMMARY:
+        if record.metrics.get(key) is not None and (key != "image_acc" or has_unequal_tasks(record)):
+            table.add_row(
+                f"  {(metrics[key].column or key).partition(' (')[0]}", metrics[key].format(record.metrics[key])
+            )
+    if measured := measured_rows(record):
+        last = record.accuracy_matrix[measured[-1]][:_MOST_TASKS]
+        values = ", ".join("-" if value is None else f"{100 * value:.1f}" for value in last)
+        more = len(record.accuracy_matrix[measured[-1]]) - len(last)
+        table.add_row("  final row", f"{values}{f' and {more} more' * (more > 0)} (% on tasks 0, 1, ...)")
+    if reference := reference_of(record):
+        table.add_row("  reference", literal(reference))
+    yield table
+    show = command("show", record.run_id, results=results)
+    # Each blank of a command counts.
+    yield Text(printable_lines(f"{show} shows the accuracy matrix, all metrics, stages, genotypes"))

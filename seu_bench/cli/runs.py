@@ -1,68 +1,143 @@
-"""``seu-bench runs`` and ``show``: the runs of a results folder and their states, and one record."""
+"""``seu-bench runs`` and ``show``: runs and their states, also while they are made; the record of one."""
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Final
 
 import click
+from rich.live import Live
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.progress import duration
 from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
-from seu_bench.engine.run_folder import list_runs
+from seu_bench.engine.run_folder import RunState, find_state, list_runs
+from seu_bench.engine.run_progress import read_progress
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.record import runs_folder
 from seu_bench.results.record_files import find_record, record_document
-from seu_bench.utils.text import format_seconds
+from seu_bench.results.record_metrics import measured_rows
+from seu_bench.utils.reading import list_folder
+from seu_bench.utils.text import format_seconds, printable
+
+#: States in the order in which runs are followed.
+_STATES: Final = ("running", "failed", "interrupted", "unreadable", "finished")
+#: Seconds between two looks, of which looking may take a fifth.
+_INTERVAL: Final = 2.0
+_SHARE: Final = 0.2
 
 
 @request_command("results")
+@click.option("--state", type=click.Choice(_STATES), default=None, help="Only runs in this state.")
 @click.option(
-    "--state",
-    type=click.Choice(["finished", "running", "interrupted", "failed", "unreadable"]),
-    default=None,
-    help="Only runs in this state.",
+    "--rows", type=click.IntRange(min=0), default=200, show_default=True, help="Maximum runs in the terminal; 0: all."
 )
-@click.option(
-    "--rows",
-    type=click.IntRange(min=0),
-    default=200,
-    show_default=True,
-    help="Maximum runs in the terminal; 0: all.",
-)
+@click.option("--follow", is_flag=True, help="Show the runs while they are made, until Ctrl-C.")
 @format_option
-def runs(results: Path, state: str | None, rows: int, form: str) -> None:
+def runs(results: Path, state: str | None, rows: int, follow: bool, form: str) -> None:
     """List runs and their states.
 
-    Rerun the command of an interrupted or failed run to resume it from its newest checkpoint.
+    Rerun the command of an interrupted or failed run to resume it from its newest checkpoint. With --follow running
+    runs come first, with accuracy so far and time left; where the output is no terminal, each change is a line.
     """
+    if follow and form == "json":
+        raise OptionError("--follow has no --format json", remedy="leave out one of the two")
+    if follow:
+        _follow(results, state, rows)
+        return
     found = [run for run in list_runs(results) if state in (None, run.state)]
     shown = found if form == "json" or not rows else found[:rows]
     cells = [
         (
             run.run_id,
             run.state,
-            f"{run.evaluated}/{len(run.record.task_names)}" if run.record else "-",
+            _tasks(run),
             format_seconds(run.record.seconds) if run.record else "-",
             run.position or "-",
             run.holder or (run.detail or "").partition("\n")[0],
         )
         for run in shown
     ]
-    title = f"{len(found)} run{'s' * (len(found) != 1)}"
-    if len(shown) < len(found):
-        states = Counter(run.state for run in found)
-        counted = ", ".join(f"{number:,} {name}" for name, number in states.most_common())
-        title += f" ({counted}), the first {len(shown)}; --state chooses, --rows 0 shows all"
-    table = new_table(title, ("run", "=state", ">tasks", ">time", "checkpoint", ""), cells)
+    table = new_table(_title(found, len(shown)), ("run", "=state", ">tasks", ">time", "checkpoint", ""), cells)
     nothing = f"no runs in {results}" + (f" are {state}" if state else "")
     documents = [run.document() | {"scenario": run.record.scenario if run.record else None} for run in found]
     print_as(form, documents, [table if found else nothing])
 
 
+def _title(found: Sequence[RunState], shown: int) -> str:
+    states = Counter(run.state for run in found)
+    title = f"{len(found):,} run{'s' * (len(found) != 1)}"
+    title += f" ({', '.join(f'{number:,} {name}' for name, number in states.most_common())})" if found else ""
+    return title + (f", the first {shown}; --state chooses, --rows 0 shows all" if shown < len(found) else "")
+
+
+def _tasks(run: RunState) -> str:
+    return f"{run.evaluated}/{len(run.record.task_names)}" if run.record else "-"
+
+
+def _follow(results: Path, state: str | None, rows: int) -> None:
+    """Draw the runs until Ctrl-C; where there is no terminal, print a line for each change."""
+    console, look, told = wide_console(), _Look(results), dict[str, tuple[str, ...]]()
+    headings = ("run", "=state", ">tasks", ">accuracy", ">left", "")
+    with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            began = time.monotonic()
+            found = [run for run in look() if state in (None, run.state)]
+            cells = [_cells(run, results) for run in found[: rows or len(found)]]
+            if console.is_terminal:
+                live.update(new_table(f"{_title(found, len(cells))}; Ctrl-C ends", headings, cells), refresh=True)
+            for name, *rest in cells if not console.is_terminal else ():
+                news = (*rest[:3], rest[4] if rest[0] != "running" else "")
+                if told.get(name) != news:
+                    told[name] = news
+                    click.echo(f"{name}: {', '.join(filter(None, news))}")
+            time.sleep(max(_INTERVAL, (time.monotonic() - began) / _SHARE))
+
+
+class _Look:
+    """States of all runs, those that are made first; what did not change since the last look is not read again."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._seen: dict[str, tuple[int, RunState | None]] = {}
+
+    def __call__(self) -> list[RunState]:
+        found: dict[str, tuple[int, RunState | None]] = {}
+        for folder in list_folder(runs_folder(self._results)):
+            with contextlib.suppress(OSError):  # it is removed meanwhile
+                changed = folder.stat().st_mtime_ns  # every file in it is replaced, and never written in place
+                found[folder.name] = known = self._seen.get(folder.name, (0, None))
+                if known[0] != changed or known[1] is None or known[1].state == "running":
+                    found[folder.name] = changed, find_state(self._results, folder.name)
+        self._seen = found
+        states = [state for _, state in found.values() if state is not None]
+        return sorted(states, key=lambda run: _STATES.index(run.state))
+
+
+def _cells(run: RunState, results: Path) -> tuple[str, ...]:
+    """Run, state, tasks, accuracy so far, time left, and where it is or why it ended."""
+    progress = read_progress(runs_folder(results) / run.run_id) if run.state == "running" else None
+    left, where = "-", (run.detail or "").partition("\n")[0]
+    if progress is not None:
+        at = min(progress.epoch + 1, progress.epochs)
+        epoch = f", epoch {at} of {progress.epochs}" if progress.epochs > 1 else ""
+        left, where = duration(progress.remaining), f"task {progress.task + 1}: {progress.stage}{epoch}"
+    accuracy, learned = "-", measured_rows(run.record) if run.record is not None else ()
+    if run.record is not None and learned:  # the mean over the tasks learned so far, after the last of them
+        row = [it for it in run.record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if it is not None]
+        accuracy = f"{100 * fmean(row):.2f} %" if row else "-"
+    return printable(run.run_id), run.state, _tasks(run), accuracy, left, printable(where)
+
+
 @request_command("results", "plugin")
-@click.argument("run_name", metavar="RUN", shell_complete=values.runs)
+@click.argument("run_name", metavar="RUN", shell_complete=run_ids)
 @click.option("--plot", is_flag=True, help="Show the accuracy matrix alone.")
 @format_option
 def show(run_name: str, plot: bool, results: Path, plugin: tuple[Path, ...], form: str) -> None:

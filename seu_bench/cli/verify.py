@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from seu_bench.cli.completion import values
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, print_as, request_command
-from seu_bench.cli.output.verbosity import is_quiet, verbosity_options
 from seu_bench.cli.tables import literal, new_table
+from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import use_plugins
 
@@ -26,12 +26,11 @@ _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 @verbosity_options
 @request_command("results", "data_root", "device", "plugin")
-@click.argument("run", metavar="RUN", shell_complete=values.runs)
+@click.argument("run", metavar="RUN", shell_complete=run_ids)
 @click.option(
     "--benchmark",
     type=click.Path(path_type=Path),
     default=None,
-    shell_complete=values.files,
     help="TOML file of the run's benchmark, if it is not an installed one.",
 )
 @format_option

@@ -42,13 +42,11 @@ class CommandLine:
     Attributes:
         flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
         metavar: placeholder of the value in help texts.
-        is_text: whether the field takes the value as it was typed.
         is_internal: whether it is no option at all: seu-bench itself sets the field.
     """
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
-    is_text: bool = False
     is_internal: bool = False
 
 
@@ -138,7 +136,7 @@ class ExecutionFields(Frozen):
         description="Minimum seconds between checkpoints; 0: after every epoch [default: as often as takes 2 % of the "
         "time].",
     )
-    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES", is_text=True)] = Field(
+    feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES")] = Field(
         None,
         ge=0,
         description="Maximum memory for cached outputs of frozen layers, such as 0, 500M or 2G [default: half of what "

@@ -136,7 +136,7 @@ class Stream(Identified):
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
 
-    Classes may be given by name. :func:`seu_bench.data.classes.numbered` puts labels in their place, so that a
+    Classes may be given by name. :func:`seu_bench.data.tasks.numbered` puts labels in their place, so that a
     run is the same however its classes were given.
     """
 

@@ -1,12 +1,11 @@
 """From files of images to the tensors of a stream's tasks.
 
-- ``dataset``: data sets in memory, 8-bit images and labels; the interface of sources
-- ``sources``: official sets, folders, ``.npz`` files, classes of torchvision
+- ``dataset``, ``image_file``: data sets, 8-bit images and labels; the interface of sources
+- ``sources``: classes of torchvision, digits; ``folders``, ``own_files``: the user's own; ``decoding``: files of images
 - ``synthetic``: made-up data sets of a given shape
-- ``classes``: classes of tasks by number and by name
-- ``planning``: tasks, their order and sizes, without data and without torch
+- ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data and without torch
 - ``streams``: tasks in memory, the Avalanche benchmark over them, the fingerprint of the data
-- ``images``: images of a task, gathered by index; batches tagged with the images that they hold
+- ``images``: images of a task, gathered by index; ``normaliser``: from pixels to inputs
 - ``avalanche``: the same as Avalanche data sets and loaders
 """
 
@@ -18,10 +17,9 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .avalanche import BatchLoader, MixedBatches, TaskDataset
-    from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
+    from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit, default_data_root
     from .images import TaskImages, batch_bounds
     from .planning import StreamPlan, TaskPlan
-    from .sources.common import default_data_root
     from .streams import TaskStream, build_stream
 
 __all__ = [

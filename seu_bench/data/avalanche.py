@@ -67,21 +67,8 @@ class TaskDataset(AvalancheDataset[Any]):
 
     def __getitems__(self, positions: Sequence[int] | Tensor) -> TensorDataset:
         """Images, labels and task labels at all ``positions`` at once."""
-        wanted = self._rows_of(torch.as_tensor(positions, dtype=torch.int64))
-        starts = torch.tensor([0, *self._flat_data._cumulative_sizes])
-        which = torch.searchsorted(starts, wanted, right=True) - 1
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        places: list[Tensor] = []
-        for index in which.unique().tolist():
-            places.append((which == index).nonzero().flatten())
-            images: TaskImages = self._flat_data._datasets[index].images
-            x, y = images.training_batch(wanted[places[-1]] - starts[index])
-            parts.append((x, y, torch.full((len(y),), images.task_label)))
-        if len(parts) == 1:
-            return TensorDataset(*parts[0])
-        back = torch.cat(places).argsort()
-        whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-        return TensorDataset(*(tensor[back.to(tensor.device)] for tensor in whole))
+        tables = [rows.images for rows in self._flat_data._datasets]
+        return TensorDataset(*_mixed_batch(tables, self._rows_of(torch.as_tensor(positions, dtype=torch.int64))))
 
     def _rows_of(self, positions: Tensor) -> Tensor:
         """Positions in this data set as positions in the concatenation of what it is a subset of."""
@@ -93,6 +80,23 @@ class TaskDataset(AvalancheDataset[Any]):
             known = (indices, torch.as_tensor(list(indices), dtype=torch.int64))
             self._indices_as_tensor = known
         return known[1][positions]
+
+
+def _mixed_batch(tables: Sequence[TaskImages], positions: Tensor) -> list[Tensor]:
+    """Images, labels and task labels at ``positions`` in all tables, one behind another; they are in that order."""
+    starts = torch.tensor([0, *itertools.accumulate(map(len, tables))])
+    which = torch.searchsorted(starts, positions, right=True) - 1
+    parts: list[list[Tensor]] = []
+    places: list[Tensor] = []
+    for number in which.unique().tolist():
+        places.append((which == number).nonzero().flatten())
+        x, y = tables[number].training_batch(positions[places[-1]] - starts[number])
+        parts.append([x, y, torch.full((len(y),), tables[number].task_label)])
+    if len(parts) == 1:
+        return parts[0]
+    back = torch.cat(places).argsort()
+    whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+    return [tensor[back.to(tensor.device)] for tensor in whole]
 
 
 def collate(items: Any) -> list[Tensor]:
@@ -171,28 +175,18 @@ class MixedBatches:
     def __init__(self, tables: Sequence[TaskImages], batch_size: int) -> None:
         self.tables = [table for table in tables if len(table)]
         self.batch_size = batch_size
-        self._starts = torch.tensor([0, *itertools.accumulate(map(len, self.tables))])
 
     def __len__(self) -> int:
         return len(self._bounds)
 
     def __iter__(self) -> Iterator[list[Tensor]]:
-        order = torch.randperm(int(self._starts[-1]))
+        order = torch.randperm(sum(map(len, self.tables)))
         bounds = self._bounds
         for turn in abridged([stop - start for start, stop in bounds]):
             positions = order[slice(*bounds[turn])]
-            which = torch.searchsorted(self._starts, positions, right=True) - 1
-            parts: list[list[Tensor]] = []
-            places: list[Tensor] = []
-            for number in which.unique().tolist():
-                places.append((which == number).nonzero().flatten())
-                table = self.tables[number]
-                x, y = table.training_batch(positions[places[-1]] - self._starts[number])
-                parts.append([x, y, positions[places[-1]], torch.full((len(y),), table.task_label)])
-            back = torch.cat(places).argsort()
-            whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-            yield whole if len(parts) == 1 else [tensor[back.to(tensor.device)] for tensor in whole]
+            x, y, t = _mixed_batch(self.tables, positions)
+            yield [x, y, positions, t]
 
     @property
     def _bounds(self) -> list[tuple[int, int]]:
-        return batch_bounds(int(self._starts[-1]), self.batch_size, join=True)
+        return batch_bounds(sum(map(len, self.tables)), self.batch_size, join=True)

@@ -6,6 +6,9 @@ NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` 
 from __future__ import annotations
 
 import hashlib
+import math
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -15,9 +18,25 @@ from numpy.typing import NDArray
 
 from seu_bench.data.image_file import ImageFile, blocks
 from seu_bench.errors import DataError
+from seu_bench.utils.hardware import free_host_memory
 
 Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.int64]
+
+#: The environment variable that names the data root where ``--data-root`` is not given.
+DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
+
+
+def default_data_root(option: Path | None) -> Path:
+    """Resolve the root folder of data sets, which need not exist.
+
+    Args:
+        option: the folder asked for; ``None`` takes ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``.
+    """
+    if option is not None:
+        return option.expanduser()
+    named = os.environ.get(DATA_ROOT_VARIABLE)
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "seu-bench" / "data"
 
 
 @dataclass(frozen=True)
@@ -70,9 +89,6 @@ class RawDataset:
         known_checksums: of the whole and of what is left without test images, where a source need not read all images
             again to know them.
 
-    Raises:
-        DataError: arrays have another type, range or shape than ``info`` says.
-
     Example:
         .. code-block:: python
 
@@ -89,7 +105,7 @@ class RawDataset:
         """The data set with arrays of other types converted.
 
         Raises:
-            DataError: it is no data set that its ``info`` describes.
+            DataError: arrays have another type, range or shape than ``info`` says.
         """
         train = _checked_split(self.info, "train", self.info.num_train, self.train)
         return replace(self, train=train, test=_checked_split(self.info, "test", self.info.num_test, self.test))
@@ -102,9 +118,7 @@ class RawDataset:
 
     def checksum(self) -> str:
         """SHA-256 over shapes, images and labels of both splits."""
-        if self.known_checksums is not None:
-            return self.known_checksums[0]
-        return self.read_checksums()[0]
+        return (self.known_checksums or self.read_checksums())[0]
 
     def read_checksums(self) -> tuple[str, str]:
         """Checksums of the whole and of what is left without test images, for which every image is read once."""
@@ -127,8 +141,7 @@ def as_8_bit(images: NDArray[Any]) -> Images:
     kind = images.dtype.kind
     if kind not in "buif":
         raise ValueError(f"has dtype {images.dtype}; needed is uint8, or float in [0, 1]")
-    largest = 255 if kind in "ui" else 1
-    if images.size and not (images.min() >= 0 and images.max() <= largest):  # NaN fails, too
+    if images.size and not (images.min() >= 0 and images.max() <= (255 if kind in "ui" else 1)):  # NaN fails, too
         raise ValueError(
             f"has dtype {images.dtype} and values {images.min():g}..{images.max():g}; "
             "needed are whole numbers in 0..255, or floating point in [0, 1]"
@@ -136,6 +149,16 @@ def as_8_bit(images: NDArray[Any]) -> Images:
     if kind in "ui" or not images.size or not images.ndim:
         return images.astype(np.uint8)
     return np.concatenate([np.round(block * 255).astype(np.uint8) for block in blocks(images)])
+
+
+def channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    """Images ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]`` as ``[N, C, H, W]``.
+
+    A last axis of 1 or 3 entries is taken for the channels, whatever axis 1 has.
+    """
+    if images.ndim == 3:
+        return images[:, None]
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2) if images.shape[3] in (1, 3) else images)
 
 
 def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) -> RawSplit:
@@ -194,7 +217,7 @@ class DatasetState:
 class DatasetSource(Protocol):
     """A data set that can be described, looked for, fetched and loaded; ``register_datasets`` offers such.
 
-    ``root`` is the folder of ``--data-root``, or ``None``; :func:`~seu_bench.data.default_data_root` resolves it.
+    ``root`` is the folder of ``--data-root``, or ``None``; :func:`default_data_root` resolves it.
     """
 
     @property
@@ -221,3 +244,79 @@ class DatasetSource(Protocol):
         Raises:
             DataError: it cannot be had.
         """
+
+
+# ------------------------------------------------------------------------------------------- what sources are made of
+
+
+def hold_out(
+    labels: Labels, fraction: float, name: str, where: str | None = None, class_names: Sequence[str] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of the training and of the test images, each ascending, for ``labels`` ``[N]`` without a test set.
+
+    At least one image of each class is held out; which ones is the same in every run. The data set's ``name``, the
+    file or folder ``where`` it is and the names of its classes are for messages.
+    """
+    generator = np.random.RandomState(0)  # fixed: which images are test images must not depend on a run's seed
+    is_test = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels).tolist():
+        found = np.flatnonzero(labels == label)
+        if len(found) < 2:
+            called = repr(class_names[label]) if label < len(class_names or ()) and class_names else str(label)
+            raise DataError(
+                f"data set {name!r} has a single image of class {called}, which cannot be both trained and tested on",
+                where=where,
+                remedy="give each class at least 2 images, or bring a test set of its own",
+            )
+        is_test[generator.permutation(found)[: max(1, int(fraction * len(found)))]] = True
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
+    """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
+    each = [tuple(int(count) for count in np.bincount(labels, minlength=info.num_classes)) for labels in (train, test)]
+    return replace(info, num_train=len(train), num_test=len(test), train_per_class=each[0], test_per_class=each[1])
+
+
+def described(
+    name: str,
+    splits: Sequence[RawSplit],
+    test_fraction: float,
+    where: str | None = None,
+    class_names: Sequence[str] | None = None,
+) -> RawDataset:
+    """A data set of a training and a test split, or of one that a test split is held out of; it describes itself.
+
+    ``where`` it comes from is for messages. Names that are too few for its classes are none.
+    """
+    if len(splits) == 1:
+        (data,) = splits
+        held = hold_out(data.labels, test_fraction, name, where, class_names)
+        splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in held]
+    train, test = splits
+    _, channels, height, width = train.images.shape
+    num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
+    names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
+    blank = DatasetInfo(name, channels, height, width, num_classes, num_train=0, num_test=0, class_names=names)
+    return RawDataset(counted(blank, train.labels, test.labels), train, test)
+
+
+def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel: int = 1) -> None:
+    """Refuse so many images of a data set, each of ``shape``, if they take more memory than is free.
+
+    Raises:
+        DataError: there is not enough; the message has the size.
+    """
+    needed, free = images * math.prod(shape) * bytes_per_pixel, free_host_memory()
+    if needed > free:
+        size = " x ".join(map(str, shape))
+        raise DataError(
+            f"data set {name!r} does not fit into memory: {images:,} images of {size} take {needed:,} bytes, "
+            f"and {free:,} are free",
+            remedy="take fewer or smaller images, or a folder of images with cache = 'disk'",
+        )
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's text on one line, its class's name where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

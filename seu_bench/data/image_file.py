@@ -24,7 +24,7 @@ from seu_bench.errors import DataCorruptError
 BLOCK_BYTES: Final = 2 * 1024**2
 
 
-def blocks(images: NDArray[np.uint8] | ImageFile) -> Iterator[NDArray[np.uint8]]:
+def blocks(images: NDArray[Any] | ImageFile) -> Iterator[NDArray[Any]]:
     """Images ``[N, C, H, W]`` in their order, a few MiB at a time."""
     step = max(1, BLOCK_BYTES // max(1, math.prod(images.shape[1:])))
     for start in range(0, len(images), step):
@@ -72,12 +72,11 @@ class ImageFile:
         """
         numbers = np.arange(self.count, dtype=np.int64)[rows]
         found: NDArray[np.uint8] = np.empty((len(numbers), *self.image_shape), dtype=np.uint8)
-        size = math.prod(self.image_shape)
         # Neighbours are read together.
         ends = [*(1 + np.flatnonzero(np.diff(numbers) != 1)).tolist(), len(numbers)]
         start = 0
         for stop in ends if len(numbers) else ():
-            self._read(found[start:stop], (self.first + int(numbers[start])) * size)
+            self._read(found[start:stop], (self.first + int(numbers[start])) * math.prod(self.image_shape))
             start = stop
         return found
 

@@ -1,19 +1,30 @@
-"""Tasks of a benchmark, their order and sizes, from its specification and a seed: without data and without torch."""
+"""Sizes of a benchmark's tasks, from its specification and a seed: without data and without torch.
+
+Where tasks ask for so many images of each class, the training images of a class are cut into a pool that trains and one
+that validates, in an order drawn by the seed, so that no image trains one task and validates another. Tasks take theirs
+in the order of the stream: while there are fresh images a later task gets these, and where a pool is used up it begins
+again.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DrawnTasks, InputSpec, Scenario
-from seu_bench.data.class_pools import class_counts
-from seu_bench.data.classes import class_names, place_of
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.task_parts import TaskPart, dataset_names, ordered_tasks
+from seu_bench.data.tasks import TaskSpec, class_names, dataset_names, ordered_tasks, place_of, shuffled
 from seu_bench.errors import RequestError
+
+Rows: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -113,16 +124,16 @@ def plan_stream(
     evaluation: Evaluation = "test",
 ) -> StreamPlan:
     """Shape and sizes of a stream, or of its first tasks; withheld validation images count as test images."""
-    parts = ordered_tasks(spec, infos, seed)
-    if first_tasks is not None and first_tasks > len(parts):
+    tasks = ordered_tasks(spec, infos, seed)
+    if first_tasks is not None and first_tasks > len(tasks):
         raise RequestError(
-            f"benchmark {spec.name!r} has {len(parts)} tasks, fewer than {first_tasks}",
+            f"benchmark {spec.name!r} has {len(tasks)} tasks, fewer than {first_tasks}",
             where="first_tasks",
-            remedy=f"give a number from 1 to {len(parts)}",
+            remedy=f"give a number from 1 to {len(tasks)}",
         )
-    counts = class_counts(parts, {name: _per_class(info) for name, info in infos.items()})[:first_tasks]
-    parts = parts[:first_tasks]
-    shapes = {part.name: _input_shape(infos[part.dataset], part.input) for part in parts}
+    pools = class_pools(tasks, {name: _per_class(info, "train") for name, info in infos.items()})
+    tasks = tasks[:first_tasks]
+    shapes = {task.name: _input_shape(infos[task.dataset], task.input) for task in tasks}
     if len(set(shapes.values())) > 1:
         raise RequestError(
             f"the tasks of benchmark {spec.name!r} differ in shape: "
@@ -130,60 +141,63 @@ def plan_stream(
             where="; ".join(place_of(spec, name, "input") for name in dataset_names(spec)),
             remedy="bring them to one shape with input.pad and input.channels",
         )
-    channels, height, width = shapes[parts[0].name]
     scenario = spec.stream.scenario
-    if scenario == "domain" and len(widths := sorted({part.head for part in parts})) > 1:
+    if scenario == "domain" and len(widths := sorted({len(task.labels) for task in tasks})) > 1:
         raise RequestError(
             f"the tasks of benchmark {spec.name!r} have {' or '.join(map(str, widths))} classes, not the same ones",
-            where=place_of(spec, parts[0].dataset, "stream.scenario"),
+            where=place_of(spec, tasks[0].dataset, "stream.scenario"),
             remedy="choose the scenario 'task' or 'class', or tasks of as many classes each",
         )
-    tasks: list[TaskPlan] = []
+    plans: list[TaskPlan] = []
     outputs: dict[Hashable, int] = {}
-    for part, by_class in zip(parts, counts, strict=True):
-        info = infos[part.dataset]
-        if part.per_class is not None:
-            learned, valid = (sum(count[side] for count in by_class.values()) for side in (0, 1))
+    for task in tasks:
+        info = infos[task.dataset]
+        if task.per_class is not None:
+            sizes = [pools[task.dataset, label] for label in task.labels]
+            learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
         else:
-            pool = _images(info.num_train, info.train_per_class, info.num_classes, part.classes)
-            valid = _validation_images(spec, part, pool)
+            pool = _images(info, "train", task)
+            valid = _validation_images(spec, task, pool)
             learned = pool - valid
         test = withheld(valid, evaluation)
         bounds = [(learned, limits.train), (valid - test, limits.valid)]
-        if evaluation == "test":
-            test = _test_images(info, part)
-        bounds.append((test, limits.test))
+        bounds.append((_images(info, "test", task) if evaluation == "test" else test, limits.test))
         train, held, tested = (min(count, limit or count) for count, limit in bounds)
-        labels = added = list(part.labels)
-        numbers = list(range(part.head))
+        added, numbers = list(task.labels), list(range(len(task.labels)))
         if scenario == "class":
-            keys = part.class_keys(info)
-            added = [label for label, key in zip(labels, keys, strict=True) if key not in outputs]
+            keys = task.class_keys(info)
+            added = [label for label, key in zip(task.labels, keys, strict=True) if key not in outputs]
             numbers = [outputs.setdefault(key, len(outputs)) for key in keys]
         each = info.train_per_class
-        present = [label for label in labels if each is None or (label < len(each) and each[label])]
-        names = class_names(info, added) or tuple(map(str, added))
-        is_trivial = len(present) < 2 and scenario != "class"
-        own = train, held, tested, _stored_channels(info, part.input), names, is_trivial
-        tasks.append(TaskPlan(part.name, len(added), *own, labels=tuple(numbers)))
-    return StreamPlan(channels, height, width, tuple(tasks), tuple(part.index for part in parts), scenario)
+        present = [label for label in task.labels if each is None or (label < len(each) and each[label])]
+        plans.append(
+            TaskPlan(
+                *(task.name, len(added), train, held, tested),
+                # A grey image is repeated in batches only, a coloured one is stored.
+                stored_channels=info.channels if task.input.color is None else 3,
+                class_names=class_names(info, added) or tuple(map(str, added)),
+                is_one_class=len(present) < 2 and scenario != "class",
+                labels=tuple(numbers),
+            )
+        )
+    return StreamPlan(*shapes[tasks[0].name], tuple(plans), tuple(task.index for task in tasks), scenario)
 
 
-def _validation_images(spec: BenchmarkSpec, part: TaskPart, pool: int) -> int:
+def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
     """How many of a task's images validate it: at least one, and two are left to learn from."""
     share = validation_share(spec)
     valid = int(share * pool)
-    task = f"task {part.name!r} of benchmark {spec.name!r}"
     if pool and not valid:
         raise RequestError(
-            f"{task} has no validation images: it has {pool} images, and {share:g} of them validate",
-            where=place_of(spec, part.dataset, "stream.validation"),
+            f"task {task.name!r} of benchmark {spec.name!r} has no validation images: it has {pool} images, "
+            f"and {share:g} of them validate",
+            where=place_of(spec, task.dataset, "stream.validation"),
             remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images",
         )
     if 0 < pool < valid + 2:
         raise RequestError(
-            f"{task} has {pool - valid} training image",
-            where=place_of(spec, part.dataset, "stream.validation"),
+            f"task {task.name!r} of benchmark {spec.name!r} has {pool - valid} training image",
+            where=place_of(spec, task.dataset, "stream.validation"),
             remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
         )
     return valid
@@ -194,22 +208,23 @@ def validation_share(spec: BenchmarkSpec) -> float:
     return 0.0 if isinstance(spec.stream, DrawnTasks) else spec.stream.validation
 
 
-def _per_class(info: DatasetInfo) -> Sequence[int]:
-    """Training images of each class; where they are not known, as if they were balanced."""
-    known = info.train_per_class or (info.num_train // info.num_classes,) * info.num_classes
+def _per_class(info: DatasetInfo, split: str) -> Sequence[int]:
+    """Images of each class; where they are not known, as if they were balanced."""
+    known: Sequence[int] | None = getattr(info, f"{split}_per_class")
+    if known is None:
+        known = (getattr(info, f"num_{split}") // info.num_classes,) * info.num_classes
     return (*known, *[0] * (info.num_classes - len(known)))
 
 
-def _test_images(info: DatasetInfo, part: TaskPart) -> int:
-    if part.test_per_class is None:
-        return _images(info.num_test, info.test_per_class, info.num_classes, part.classes)
-    known = info.test_per_class or (info.num_test // info.num_classes,) * info.num_classes
-    return sum(min(part.test_per_class, known[label]) for label in part.labels if label < len(known))
-
-
-def _stored_channels(info: DatasetInfo, spec: InputSpec) -> int:
-    """Channels of an image as it is kept: a grey one is repeated in batches only, a coloured one is stored."""
-    return info.channels if spec.color is None else 3
+def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
+    """Images of a task in a split of its data set."""
+    total, most = getattr(info, f"num_{split}"), task.test_per_class if split == "test" else None
+    if most is None and task.takes_all:
+        return int(total)
+    if most is None and getattr(info, f"{split}_per_class") is None:
+        return int(total * len(task.labels) // info.num_classes)
+    each = _per_class(info, split)
+    return sum(min(each[label], most or each[label]) for label in task.labels if label < len(each))
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
@@ -229,7 +244,85 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
     return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad
 
 
-def _images(total: int, per_class: tuple[int, ...] | None, num_classes: int, chosen: tuple[int, ...] | None) -> int:
-    if chosen is None:
-        return total
-    return total * len(chosen) // num_classes if per_class is None else sum(per_class[label] for label in chosen)
+def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tuple[int, int]:
+    """Training and validation images of a class.
+
+    Where there are enough for every task to have its own, there are so many validation images as are asked for in all.
+    Otherwise each pool has what the largest task asks for, and the rest goes to both in proportion to what they lack;
+    where not even this fits, all are divided in proportion to the largest tasks' numbers.
+
+    Args:
+        available: images of the class.
+        train: training images that each task asks for.
+        valid: validation images, likewise.
+
+    Returns:
+        How many of the images train, and how many validate; together ``available``.
+
+    Example:
+        >>> pool_sizes(600, [400, 40], [200, 20]), pool_sizes(5000, [400, 40], [200, 20]), pool_sizes(30, [400], [200])
+        ((400, 200), (4780, 220), (20, 10))
+    """
+    most, held = max(train), max(valid)
+    spare = available - most - held
+    if spare < 0:
+        size = max(1, available * held // (most + held)) if available > 1 else 0
+    else:
+        lacking = sum(valid) - held
+        size = held + min(lacking, spare * lacking // max(1, lacking + sum(train) - most))
+    return available - size, size
+
+
+def class_pools(
+    tasks: Sequence[TaskSpec], available: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Training and validation images of each class, by data set and label, of which tasks ask for so many.
+
+    Args:
+        tasks: all tasks of the stream.
+        available: training images by label, for each data set; outputs beyond have none.
+    """
+    asked: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for task in tasks:
+        for label in task.labels if task.per_class is not None else ():
+            asked[task.dataset, label].append(task.per_class or (0, 0))
+    found = {}
+    for (dataset, label), sizes in asked.items():
+        train, valid = zip(*sizes, strict=True)
+        found[dataset, label] = pool_sizes(sum(available[dataset][label : label + 1]), train, valid)
+    return found
+
+
+def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int) -> list[tuple[Rows, Rows] | None]:
+    """Training and validation images of each task, in an order drawn by the seed; ``None`` where it is not by class.
+
+    Args:
+        tasks: all tasks of the stream, in its order.
+        labels: of the training images of each data set.
+        seed: of the run.
+    """
+    pools = {}
+    for (dataset, label), (train, _) in class_pools(
+        tasks, {name: np.bincount(of).tolist() for name, of in labels.items()}
+    ).items():
+        images = np.flatnonzero(labels[dataset] == label)
+        images = images[shuffled(len(images), seed)]
+        pools[dataset, label] = images[:train], images[train:]
+    taken: defaultdict[tuple[str, int, int], int] = defaultdict(int)
+    found: list[tuple[Rows, Rows] | None] = []
+    for task in tasks:
+        if task.per_class is None:
+            found.append(None)
+            continue
+        split: list[Rows] = []
+        for side in (0, 1):
+            rows = [np.zeros(0, dtype=np.int64)]
+            for label in task.labels:
+                pool = pools[task.dataset, label][side]
+                count, start = min(task.per_class[side], len(pool)), taken[task.dataset, label, side]
+                rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
+                taken[task.dataset, label, side] += count
+            chosen = np.concatenate(rows)
+            split.append(chosen[shuffled(len(chosen), seed)])
+        found.append((split[0], split[1]))
+    return found

@@ -11,29 +11,28 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from avalanche.benchmarks import CLScenario, benchmark_from_datasets, with_task_labels
-from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.class_pools import class_rows
-from seu_bench.data.classes import numbered, place_of, shuffled
-from seu_bench.data.dataset import RawDataset
-from seu_bench.data.image_store import Store
-from seu_bench.data.images import TaskImages
+from seu_bench.data.dataset import RawDataset, require_memory
+from seu_bench.data.image_file import ImageFile
+from seu_bench.data.images import FileStore, Store, TaskImages
 from seu_bench.data.normaliser import Normaliser
-from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.task_images import Rows, relabelled, split_rows, stored
-from seu_bench.data.task_parts import dataset_names, ordered_tasks
+from seu_bench.data.planning import Rows, StreamPlan, class_rows, plan_stream, validation_share, withheld
+from seu_bench.data.tasks import TaskSpec, dataset_names, numbered, ordered_tasks, place_of, shuffled
 from seu_bench.errors import RequestError
 from seu_bench.utils.progress import tracked
+
+#: Test subsets are the same for every seed, so that seeds are measured on the same images.
+TEST_SUBSET_SEED: Final = 0
 
 
 @dataclass(frozen=True)
@@ -115,63 +114,143 @@ def build_stream(
     spec = numbered(spec, infos)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
-    everything = ordered_tasks(spec, infos, seed)
-    by_class = class_rows(everything, {name: data.train.labels for name, data in raw.items()}, seed)[:first_tasks]
-    parts = everything[:first_tasks]
+    tasks = ordered_tasks(spec, infos, seed)
+    by_class = class_rows(tasks, {name: data.train.labels for name, data in raw.items()}, seed)[:first_tasks]
     drawn = [
-        split_rows(spec, part, raw[part.dataset], limits, seed, evaluation, own)
-        for part, own in zip(parts, by_class, strict=True)
+        (task, _split_rows(spec, task, raw[task.dataset], limits, seed, evaluation, own))
+        for task, own in zip(tasks[:first_tasks], by_class, strict=True)
     ]
 
     @cache
     def store(name: str, source: InputSpec) -> tuple[Store, Normaliser, Rows]:
         """Inputs of a data set for all tasks of this normalisation."""
-        own = [
-            splits for part, splits in zip(parts, drawn, strict=True) if (part.dataset, part.input) == (name, source)
-        ]
-        used = np.unique(np.concatenate([numbers for splits in own for numbers in splits]))
-        return stored(raw[name], source, used, device)
+        own = [rows for task, splits in drawn if (task.dataset, task.input) == (name, source) for rows in splits]
+        return _stored(raw[name], source, np.unique(np.concatenate(own)), device)
 
-    def tensor(array: NDArray[np.int64]) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
-    tasks: list[TaskSplits] = []
+    found: list[TaskSplits] = []
     inputs: list[dict[str, Any]] = []
-    for index, (part, splits) in enumerate(tracked(list(zip(parts, drawn, strict=True)), "preparing tasks")):
-        images, normaliser, used = store(part.dataset, part.input)
-        data = raw[part.dataset]
-        info = data.info
-        inputs.append(normaliser.document((info.channels, info.height, info.width), part.permutation_seed))
-        labels = relabelled(np.concatenate([data.train.labels, data.test.labels]), part)
-        chosen = labels[np.concatenate(splits)]
-        if chosen.min() < 0 or chosen.max() >= part.head:
-            remedy = "set classes (or label_offset) of the task in the benchmark file"
-            if chosen.min() == 1:
-                remedy = f"labels begin at 1, and must begin at 0: subtract 1, e.g. by label_offset = 1; or {remedy}"
-            raise RequestError(
-                f"task {part.name!r} has labels {chosen.min()} to {chosen.max()} but its head has {part.head} outputs",
-                where=place_of(spec, part.dataset, "stream"),
-                remedy=remedy,
-            )
+    sizes = []
+    for index, (task, splits) in enumerate(tracked(drawn, "preparing tasks")):
+        images, normaliser, used = store(task.dataset, task.input)
+        data, planned = raw[task.dataset], plan.tasks[index]
+        shape = data.info.channels, data.info.height, data.info.width
+        inputs.append(normaliser.document(shape, task.permutation_seed))
         permutation = None
-        if part.permutation_seed is not None:
+        if task.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
-            permutation = tensor(shuffled(images.shape[1:].numel(), part.permutation_seed))
-        outputs, hides_task = np.array(plan.tasks[index].labels), plan.scenario != "task"
-        places = [(tensor(np.searchsorted(used, numbers)), tensor(outputs[labels[numbers]])) for numbers in splits]
+            order = shuffled(images.shape[1:].numel(), task.permutation_seed)
+            permutation = torch.from_numpy(order).to(device)
+        outputs = _outputs(spec, task, data, splits, planned.labels)
+        augmenter = normaliser.augmenter(task.input.augment, images.shape[1])
+        hidden = plan.scenario != "task"
+        places = [torch.from_numpy(np.searchsorted(used, rows)).to(device) for rows in splits]
+        labels = [torch.from_numpy(outputs[rows]).to(device) for rows in splits]
         train, valid, test = (
-            TaskImages(images, rows, own, index, plan.channels, permutation, hides_task=hides_task)
-            for rows, own in places
+            TaskImages(images, rows, own, index, plan.channels, permutation, hides_task=hidden)
+            for rows, own in zip(places, labels, strict=True)
         )
-        augmenter = normaliser.augmenter(part.input.augment, images.shape[1])
-        augmenter = None if augmenter is None else augmenter.to(device)
-        tasks.append(TaskSplits(replace(train, augmenter=augmenter), valid, test))
-    sizes = [
-        replace(task, num_train=len(train), num_valid=len(valid), num_test=len(test))
-        for task, (train, valid, test) in zip(plan.tasks, drawn, strict=True)
-    ]
+        train = replace(train, augmenter=None if augmenter is None else augmenter.to(device))
+        found.append(TaskSplits(train, valid, test))
+        sizes.append(replace(planned, num_train=len(train), num_valid=len(valid), num_test=len(test)))
     plan = replace(plan, tasks=tuple(sizes))
-    return TaskStream(plan, tuple(tasks), fingerprint(spec, raw, **excerpt), tuple(inputs))
+    return TaskStream(plan, tuple(found), fingerprint(spec, raw, **excerpt), tuple(inputs))
+
+
+def _split_rows(
+    spec: BenchmarkSpec,
+    task: TaskSpec,
+    data: RawDataset,
+    limits: ImageLimits,
+    seed: int,
+    evaluation: Evaluation,
+    by_class: tuple[Rows, Rows] | None,
+) -> tuple[Rows, Rows, Rows]:
+    """Images that train, validate and test a task; test images are numbered after all training images.
+
+    The validation images are in an order drawn by the seed: withheld ones are those at its end, so that where a limit
+    leaves enough, those that are learned with are the same whether or not any are withheld. ``by_class`` are the
+    training and validation images of a task that asks for so many of each class.
+    """
+    pool, test = (
+        np.arange(len(split)) if task.takes_all else np.flatnonzero(np.isin(split.labels, task.labels))
+        for split in (data.train, data.test)
+    )
+    if not len(pool) or not (len(test) or evaluation == "validation"):
+        none = "training images" if not len(pool) else "test images"
+        raise RequestError(
+            f"task {task.name!r} of benchmark {spec.name!r} has no {none} in data set {task.dataset!r}",
+            where=place_of(spec, task.dataset, "stream"),
+            remedy="bring images of its classes, or leave them out of the groups",
+        )
+    if by_class is None:
+        mixed = pool[shuffled(len(pool), seed)]
+        cut = int(validation_share(spec) * len(pool))
+        by_class = mixed[cut:], mixed[:cut]
+    train, valid = by_class
+    if evaluation == "validation":
+        kept = len(valid) - withheld(len(valid), evaluation)
+        if kept == len(valid):
+            raise RequestError(
+                f"task {task.name!r} of benchmark {spec.name!r} has {len(valid)} validation images: "
+                "none can be withheld",
+                where=place_of(spec, task.dataset, "stream.validation"),
+                remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
+            )
+        return train[: limits.train], valid[:kept][: limits.valid], valid[kept:][: limits.test]
+    if task.test_per_class is not None:
+        of_class = (test[data.test.labels[test] == label] for label in task.labels)
+        test = np.sort(np.concatenate([_subset(images, task.test_per_class) for images in of_class]))
+    return train[: limits.train], valid[: limits.valid], len(data.train) + _subset(test, limits.test)
+
+
+def _subset(images: Rows, count: int | None) -> Rows:
+    """So many of the images, at most, the same for every seed."""
+    if count is None or len(images) <= count:
+        return images
+    return images[shuffled(len(images), TEST_SUBSET_SEED)[:count]]
+
+
+def _stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
+    """Inputs of a data set, what made them, and the numbers of the images that the store has, ascending.
+
+    Of a data set in memory the store is a tensor of the images ``used``; of one in a file it has all images, of which
+    batches are read.
+    """
+    normalise = Normaliser.of(spec, data)
+    train, test = data.train.images, data.test.images
+    if isinstance(train, ImageFile):
+        return FileStore(train, test, normalise.to(device), device), normalise, np.arange(len(train) + len(test))
+    shape = normalise.shape(data.info.channels, data.info.height, data.info.width)
+    require_memory(data.info.name, len(used), shape, bytes_per_pixel=4)
+    is_test = used >= len(train)
+    raw = np.concatenate([train[used[~is_test]], test[used[is_test] - len(train)]])
+    return normalise(torch.from_numpy(raw)).to(device), normalise, used
+
+
+def _outputs(
+    spec: BenchmarkSpec, task: TaskSpec, data: RawDataset, splits: tuple[Rows, ...], numbers: tuple[int, ...]
+) -> Rows:
+    """The output for each image of a data set, -1 where it is of none of the task's classes.
+
+    Raises:
+        RequestError: one of the task's images is of none of its classes.
+    """
+    labels = np.concatenate([data.train.labels, data.test.labels])
+    table = np.full(1 + max(*task.labels, labels.max(), 0), -1, dtype=np.int64)
+    table[list(task.labels)] = numbers
+    chosen = np.concatenate(splits)
+    if (table[labels[chosen]] < 0).any():
+        least, most = labels[chosen].min() - task.labels[0], labels[chosen].max() - task.labels[0]
+        remedy = "set classes (or label_offset) of the task in the benchmark file"
+        if least == 1:
+            remedy = f"labels begin at 1, and must begin at 0: subtract 1, e.g. by label_offset = 1; or {remedy}"
+        raise RequestError(
+            f"task {task.name!r} has labels {least} to {most} but its head has {len(task.labels)} outputs",
+            where=place_of(spec, task.dataset, "stream"),
+            remedy=remedy,
+        )
+    found: Rows = table[labels]
+    return found
 
 
 def fingerprint(

@@ -7,8 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit
-from seu_bench.data.sources.common import counted, require_memory
+from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit, counted, require_memory
 
 #: Least images per class, so that each task can be learned and judged at any scale.
 LEAST_TRAIN, LEAST_TEST = 30, 10

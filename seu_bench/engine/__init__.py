@@ -1,19 +1,12 @@
 """One run, from request to record.
 
-- ``launcher``: a run put together, for the command, the API and sweeps
-- ``resolve``: requests resolved to validated runs
-- ``runner``: a run made, or resumed
-- ``recorder``: measurements of a run, and its record
-- ``checkpoint``, ``checkpoint_manager``: checkpoint files; when they are written, and runs resumed from them
-- ``run_folder``: a run's folder; the states of the runs of a results folder
-- ``run_progress``: how far a run is, on disk for whoever watches
-- ``stopping``: signals and time limits as requests to stop
-- ``hooks``: watching hooks called
-- ``option_sources``: where each option of a run comes from
-- ``environment``: devices, versions and the git revision
-- ``forecast``: seconds left of a run
-- ``logging``: loggers, switched off when they fail
-- ``saved_model``: models of finished runs saved, loaded, verified and exported
+- ``launcher``: a run put together, for the command, the API and sweeps; budgets matched
+- ``resolve``, ``tuning``: requests resolved to validated runs, with options that were tuned
+- ``runner``, ``recorder``: a run made or resumed; its measurements and its record
+- ``checkpoint``, ``run_folder``, ``run_progress``, ``stopping``: what makes it outlast kills, and tells where it is
+- ``forecast``, ``environment``: seconds left, and where it was not as forecast; devices and versions
+- ``loggers``: other programs that write it down
+- ``saved_model``, ``verification``: models saved, loaded and exported; records verified
 """
 
 from __future__ import annotations

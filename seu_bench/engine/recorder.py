@@ -16,8 +16,7 @@ import torch
 from avalanche.evaluation import PluginMetric
 
 from seu_bench.config.benchmark_file import names_a_file
-from seu_bench.config.run import Request, ResultFields
-from seu_bench.config.tuned import TunedFile
+from seu_bench.config.run import ResultFields
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.environment import describe_environment
@@ -29,8 +28,8 @@ from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.record import Record, StageRecord, record_digest
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
-from seu_bench.training.monitoring.attached import AttachedValues, has_state
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes, TaskConfusion
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes, TaskConfusion
+from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import StageProgress
 
 
@@ -62,21 +61,20 @@ class RunRecorder:
     feature_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        self.matrix = AccuracyMatrix(len(self.record.task_names))
-        self.sizes = ModelSizes()
-        is_class = self.record.scenario == "class"
-        self.confusion = TaskConfusion(self.record.task_classes, self.record.task_labels) if is_class else None
-        found = make_attached(self.record.attach)
+        record = self._before = self.record
+        self.matrix, self.sizes = AccuracyMatrix(len(record.task_names)), ModelSizes()
+        is_class = record.scenario == "class"
+        self.confusion = TaskConfusion(record.task_classes, record.task_labels) if is_class else None
+        found = make_attached(record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
-        self._before = self.record
         self._stages: list[StageRecord] = []
         self._unstable = False
         self._began = time.perf_counter()
         if self.device.type == "cuda":
             # The most that this run holds, not an earlier one of the same process.
             torch.cuda.reset_peak_memory_stats(self.device)
-        for warning in stream_warnings(self.record.task_names, self.record.one_class_tasks):
+        for warning in stream_warnings(record.task_names, record.one_class_tasks):
             self.notice(warning)
 
     @property
@@ -91,9 +89,15 @@ class RunRecorder:
         return sum(stage.name == "evaluation" for stage in self._stages)
 
     def watch(self, progress: StageProgress) -> None:
-        """Note a stage when it is done, and pass its progress on."""
-        self._warn_if_unstable(progress)
+        """Note a stage when it is done, warn of one that cannot learn, and pass its progress on."""
+        stability, place = progress.stability, f"task {progress.task + 1}"
+        if stability is not None and not stability.holds and not self._unstable:
+            self._unstable = True
+            self.notice(f"warning: {place} is trained with unstable settings: {stability.advice}")
         if progress.done:
+            steep = None
+            if stability is not None and math.isfinite(stability.value):
+                steep = StabilityRecord(value=stability.value, bound=stability.bound)
             self._stages.append(
                 StageRecord(
                     name=progress.stage,
@@ -104,7 +108,7 @@ class RunRecorder:
                     cpu_seconds=progress.cpu_seconds,
                     flops=progress.flops,
                     clipped_share=progress.clipped_share,
-                    stability=_stability(progress),
+                    stability=steep,
                     chance_share=progress.chance_share,
                     losses=_curve(report.loss for report in progress.curve),
                     accuracies=_curve(report.accuracy for report in progress.curve),
@@ -112,18 +116,10 @@ class RunRecorder:
             )
             if progress.chance_share == 1:
                 self.notice(
-                    f"warning: the {progress.stage} of task {progress.task + 1} learned from rewards at chance: none "
-                    "is above what guessing reaches; more epochs or images, or another learning rate, may help"
+                    f"warning: the {progress.stage} of {place} learned from rewards at chance: none is above what "
+                    "guessing reaches; more epochs or images, or another learning rate, may help"
                 )
         self.on_progress(progress)
-
-    def _warn_if_unstable(self, progress: StageProgress) -> None:
-        """Say so once per run, before the first stage that it is true of."""
-        found = progress.stability
-        if found is None or found.holds or self._unstable:
-            return
-        self._unstable = True
-        self.notice(f"warning: task {progress.task + 1} is trained with unstable settings: {found.advice}")
 
     def mean_accuracy(self, task: int) -> float | None:
         """Over the tasks that were evaluated after ``task``."""
@@ -194,8 +190,7 @@ class RunRecorder:
         if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
             self.confusion.counts = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
-            # A checkpoint of an earlier version knows nothing of some sizes.
-            values[:] = getattr(before, name) or [None] * len(before.params_total)
+            values[:] = getattr(before, name)
         self.sizes.memory_by_kind = dict(before.memory_by_kind)
         self._stages = list(before.stages)
         self.attached_values.values = dict(before.attached)
@@ -233,12 +228,6 @@ class RunRecorder:
         return record.model_copy(update={"metrics": metrics})
 
 
-def _stability(progress: StageProgress) -> StabilityRecord | None:
-    """What the record has of it: nothing where the penalty itself is not finite any more."""
-    found = progress.stability
-    return StabilityRecord(value=found.value, bound=found.bound) if found and math.isfinite(found.value) else None
-
-
 def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
     """Values of the epochs to six digits: more would make records long and no curve clearer. Empty: none measured."""
     measured = tuple(None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in values)
@@ -247,26 +236,25 @@ def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
 
 def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     """The record of ``run`` on ``stream``, of which nothing is learned yet."""
+    request, tuned, file = run.request, None, None
+    if run.tuned is not None:
+        own = run.tuned.model_dump(include={"id", "sha256", "method", "seeds", "options"})
+        tuned = TuningRecord(**own, **run.tuned.cost.model_dump())
+    if names_a_file(request.benchmark):  # from the results folder, so that it tells nothing of where both lie
+        file = os.path.relpath(Path(request.benchmark).expanduser().resolve(), request.results.resolve())
     return Record(
         status="running",
-        benchmark_file=_benchmark_file(run.request),
+        benchmark_file=file,
         given_options=_given_options(run),
-        tuned=_tuning_record(run.tuned),
-        matched=run.request.matched,
+        tuned=tuned,
+        matched=request.matched,
         data_fingerprint=stream.fingerprint,
         code=tuple(code for code in run.code if code.kind != "metric"),
-        environment=describe_environment(device, compile=run.request.compile),
+        environment=describe_environment(device, compile=request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         task_inputs=stream.inputs,
         **requested_fields(run, stream.plan),
     )
-
-
-def _benchmark_file(request: Request) -> str | None:
-    """Path of the benchmark's file from the results folder, so that it tells nothing of where both lie."""
-    if not names_a_file(request.benchmark):
-        return None
-    return os.path.relpath(Path(request.benchmark).expanduser().resolve(), request.results.resolve())
 
 
 def _given_options(run: ResolvedRun) -> tuple[str, ...]:
@@ -294,14 +282,6 @@ def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:
         **stream_fields(plan),
         **spec.model_dump(include={"strategy", "searcher", "creator", "seed", *ResultFields.model_fields}),
     }
-
-
-def _tuning_record(file: TunedFile | None) -> TuningRecord | None:
-    """What a record says of the tuning that chose its options."""
-    if file is None:
-        return None
-    own = file.model_dump(include={"id", "sha256", "method", "seeds", "options"})
-    return TuningRecord(**own, **file.cost.model_dump())
 
 
 def stream_fields(plan: StreamPlan) -> dict[str, Any]:

@@ -15,11 +15,10 @@ from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.classes import names_classes, numbered, numbered_overrides
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
-from seu_bench.data.sources.definitions import definition_source
-from seu_bench.data.task_parts import dataset_names
+from seu_bench.data.sources import definition_source
+from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
 from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
@@ -122,7 +121,7 @@ class ResolvedRun:
         """Build the strategy, with the plugins that are attached to it."""
         from avalanche.evaluation import PluginMetric
 
-        from seu_bench.training.monitoring.attached import attach
+        from seu_bench.training.monitoring.evaluators import attach
 
         strategy, found = self.strategy.build(context), make_attached(self.request.attach)
         if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:
@@ -237,11 +236,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
-    tuned = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
-    defaults = tuned.options(as_default=True) if tuned else {}
-    prepare = factory.options.prepare
-    given = (prepare(tuned.options(as_default=False)) if tuned else {}) | prepare(request.options)
-    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, defaults)
+    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
+    given = prepare({} if is_default else chosen) | prepare(request.options)
+    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     used = dataset_names(benchmark)
@@ -270,7 +268,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
-    replaced = {*request.options, *(picked.preset if tuned is not None and tuned.is_default else ())}
+    replaced = {*request.options, *(picked.preset if is_default else ())}
     run = ResolvedRun(
         request,
         spec,
@@ -282,7 +280,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         picked.backbone,
         sources,
         packages,
-        tuned.file if tuned is not None and tuned.is_effective(replaced) else None,
+        tuned if chosen.keys() - replaced else None,
         _code(registry, request, picked, packages),
     )
     run.refuse_tuned_seed(request.seed)

@@ -29,9 +29,9 @@ from seu_bench.config.commands import command
 from seu_bench.config.options import build_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.validation_errors import format_errors
-from seu_bench.data.classes import shuffled
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
+from seu_bench.data.tasks import shuffled
 from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.run import Request
 from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.errors import SpecError
-
-
-@dataclass(frozen=True)
-class TunedOptions:
-    """A tuned file as it enters a run.
-
-    Attributes:
-        is_default: whether the protocol names it, so that presets replace its values; otherwise the user does.
-    """
-
-    file: TunedFile
-    is_default: bool
-
-    def options(self, *, as_default: bool) -> dict[str, object]:
-        """Its options where they are asked for in the role that it has; otherwise nothing."""
-        return self.file.options if self.is_default is as_default else {}
-
-    def is_effective(self, replaced: Iterable[str]) -> bool:
-        """Whether a value of it is left where these are replaced."""
-        return bool(self.file.options.keys() - set(replaced))
 
 
 class TunedFiles:
@@ -85,8 +64,10 @@ class TunedFiles:
         )
 
 
-def find_tuned(request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str) -> TunedOptions | None:
-    """Find the tuned file of a run.
+def find_tuned(
+    request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str
+) -> tuple[TunedFile | None, bool]:
+    """Find the tuned file of a run, if there is one, and whether it is its protocol's default.
 
     Args:
         request: may ask for a file; then the protocol's is not used.
@@ -94,26 +75,22 @@ def find_tuned(request: Request, benchmark: BenchmarkSpec, place: Place, configu
         place: what the file must have been tuned for.
         configuration: as protocols name it.
 
-    Returns:
-        The file; ``None``: nothing was tuned.
-
     Raises:
         SpecError: it is missing, was changed, or was tuned for something else.
     """
     default = benchmark.protocols[place[2]].tuned.get(configuration)
-    name = str(default) if request.tuned is None and default is not None else request.tuned
+    is_default = request.tuned is None
+    name = str(default) if is_default and default is not None else request.tuned
     if name is None:
-        return None
+        return None, is_default
     files = TunedFiles(request.results, [name])
     path = files.path_for(place)
-    if path is None and request.tuned is None and all(it.place[-1] != place[-1] for it in files.files.values()):
-        return None  # the scenario was changed, and nothing is tuned for this one
-    if path is None:
-        files.refuse_unused()
-        raise SpecError(
-            "the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune"
-        )
-    return TunedOptions(files.files[path], is_default=request.tuned is None)
+    if path is not None:
+        return files.files[path], is_default
+    if is_default and all(it.place[-1] != place[-1] for it in files.files.values()):
+        return None, is_default  # the scenario was changed, and nothing is tuned for this one
+    files.refuse_unused()
+    raise SpecError("the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune")
 
 
 def describe(place: Place) -> str:

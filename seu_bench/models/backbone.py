@@ -23,16 +23,6 @@ class GrowingHead(nn.Linear):
     Args:
         features: width of its input.
         classes: number of classes of each task, in the order in which they are learned.
-
-    Attributes:
-        tasks: number of tasks seen.
-
-    Example:
-        .. code-block:: python
-
-            head = GrowingHead(64, (2, 2, 2))
-            head.begin(1)
-            head(features)  # logits [N, 4]
     """
 
     def __init__(self, features: int, classes: Sequence[int]) -> None:
@@ -71,9 +61,6 @@ class BackboneModel(MultiHeadModel):
 
     Attributes:
         predictor: answers in evaluation mode in place of the heads: images and a task -> logits; ``None``: none does.
-
-    Example:
-        ``BackboneModel(nn.Flatten(), 64, plan.classes_per_task, plan.scenario)``
     """
 
     predictor: Callable[[Tensor, int], Tensor] | None = None

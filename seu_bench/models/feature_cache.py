@@ -57,7 +57,6 @@ class Form:
 
     @property
     def numbers(self) -> int:
-        """Numbers in a row."""
         return self.shape.numel()
 
     @property
@@ -66,7 +65,6 @@ class Form:
         return self.numbers * self.cached_dtype.itemsize
 
     def flat(self, value: Tensor) -> Tensor:
-        """``[N, ...]`` as rows."""
         return (value.permute(0, 2, 3, 1) if self.innermost else value).reshape(len(value), self.numbers)
 
     def as_cached(self, value: Tensor) -> Tensor:
@@ -74,7 +72,6 @@ class Form:
         return self.shaped(self.flat(value).to(self.cached_dtype).contiguous())
 
     def shaped(self, rows: Tensor) -> Tensor:
-        """Rows as ``[N, ...]``."""
         rows = rows.to(self.dtype)
         if not self.innermost:
             return rows.view(-1, *self.shape)
@@ -84,8 +81,6 @@ class Form:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows ``start`` to ``stop`` of a table."""
-
     start: int
     stop: int
     tier: Tier
@@ -135,8 +130,7 @@ class Table:
         self._missing.discard(chunk)
 
     def read(self, numbers: Tensor, device: torch.device, beyond: Callable[[Tensor], Values]) -> Values:
-        """The values of images ``numbers``, ``[b]`` int64 on the CPU, on ``device``: from their rows, or for the places
-        in ``numbers`` of those without a row from ``beyond(places)``."""
+        """The values of images ``numbers`` on ``device``: of those without a row from ``beyond(places in numbers)``."""
         places, found = [], []
         for part in self._parts:
             here = ((numbers >= part.start) & (numbers < part.stop)).nonzero().flatten()
@@ -155,7 +149,6 @@ class Table:
         return tuple(form.shaped(rows) for form, rows in zip(self.forms, read, strict=True))
 
     def free(self) -> None:
-        """Give the memory back."""
         for part in self._parts:
             part.tier.left += (part.stop - part.start) * self._size
         self._parts = []
@@ -176,9 +169,8 @@ def feature_tiers(device: torch.device, budget: int | None) -> list[Tier]:
 class FeatureCache:
     """Outputs of frozen layers on the images of one task, within a budget of memory.
 
-    A table holds what one function gives for one split, a row per image. Where the budget does not suffice for all of
-    them it holds the first ones, and the others are computed as often as they are asked for. A table that was not used
-    for as long as all images take to go by makes room for others.
+    A table holds what one function gives for one split, a row per image, or for the first of them. One that was not
+    used for as long as all images take to go by makes room for others.
 
     Args:
         tiers: memory of the rows, in order of preference.
@@ -213,8 +205,7 @@ class FeatureCache:
         self._asked += 1 + self._images
 
     def get(self, x: Tensor, key: Hashable, compute: Compute, *, keep: bool = True) -> Values:
-        """``compute(x)`` as in :meth:`~seu_bench.models.multihead.MultiHeadModel.cached_features`; no gradient goes
-        through it. ``compute`` may ask the cache for what it begins with."""
+        """``compute(x)`` without gradients; ``compute`` may ask the cache for what it begins with."""
         ids = sample_ids_of(x)
         with torch.no_grad():
             if ids is None or not isinstance(ids.owner, _Split) or ids.owner.cache is not self:

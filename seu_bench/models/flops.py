@@ -14,7 +14,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import prod
-from types import TracebackType
 from typing import Any, Final, Self
 
 import torch
@@ -28,10 +27,7 @@ _active: ContextVar[FlopCounter | None] = ContextVar("flop_counter", default=Non
 
 
 class FlopCounter(TorchDispatchMode):
-    """Counts the operations carried out within a ``with`` block.
-
-    Attributes:
-        flops: counted so far.
+    """Counts the operations carried out within a ``with`` block, in ``flops``.
 
     Example:
         >>> with FlopCounter() as counter:
@@ -53,12 +49,10 @@ class FlopCounter(TorchDispatchMode):
         _active.set(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         """Count no more."""
         _active.set(self._before.pop())
-        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        super().__exit__(*details)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -173,9 +167,8 @@ def _distances_backward(gradient: Tensor, a: Tensor, *_: Any, **__: Any) -> int:
     return 3 * gradient.numel() * a.shape[-1]
 
 
-#: Formulas by operation: torch's, but for convolutions and for linear algebra, of which torch has none. A matrix is
-#: ``[m, n]`` with ``m >= n``, or the transposed one, and has ``k`` right-hand sides; after G. Golub and C. Van Loan,
-#: "Matrix Computations", leading orders of one algorithm for each, whichever this machine takes:
+#: Formulas by operation: torch's, but for convolutions and for linear algebra, of which torch has none (``[m, n]`` with
+#: ``m >= n``, ``k`` right-hand sides; leading orders after Golub and Van Loan, "Matrix Computations"):
 #:
 #: ===================================  ==================================================
 #: LU, determinant                      m n^2 - 1/3 n^3
@@ -191,7 +184,6 @@ def _distances_backward(gradient: Tensor, a: Tensor, *_: Any, **__: Any) -> int:
 #: distances of m and k points in R^n   3 m n k, and for the gradient of either side
 #: ===================================  ==================================================
 #:
-#: Eigenvalues and singular values alone count as with vectors: so torch computes them wherever operations are seen.
 _FORMULAS: Final[dict[Any, Callable[..., int]]] = {
     **flop_registry,
     torch.ops.aten.convolution: _convolution,
@@ -227,11 +219,7 @@ def active_counter() -> FlopCounter | None:
 
 @contextmanager
 def counted_as(flops: Callable[[], int]) -> Iterator[None]:
-    """Count a ``with`` block as so many operations, whatever it carries out; ``flops`` is called at its end.
-
-    Example:
-        ``with counted_as(lambda: 0): ...`` for what belongs to no network
-    """
+    """Count a ``with`` block as so many operations, whatever it carries out; ``flops`` is called at its end."""
     counter = active_counter()
     if counter is None:
         yield
@@ -251,15 +239,6 @@ class RepeatedBatches:
 
     Args:
         known: operations of a batch and its number of images, by network; empty by default.
-
-    Example:
-        .. code-block:: python
-
-            with RepeatedBatches() as batches:
-                for x, y in images.batches(128, shuffle=True):
-                    batches.begin()
-                    train_on(x, y)
-                    batches.end(len(y))
     """
 
     def __init__(self, known: dict[Hashable, tuple[int, int]] | None = None) -> None:
@@ -272,9 +251,7 @@ class RepeatedBatches:
         self._counter = active_counter() if active_rehearsal() is None else None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         """Let the counter go on."""
         self._switch(counts=True)
         self._counter = None

@@ -7,16 +7,10 @@ from torch import Tensor, nn
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Lay out images with channels innermost in memory, unless ``torch.func`` is at work.
+    """Lay out images ``[N, C, H, W]`` with channels innermost in memory, unless ``torch.func`` is at work.
 
     Depthwise convolutions and pooling run up to 2.5 times faster so on a CPU (``make perf``), and every layer behind
     keeps the layout.
-
-    Args:
-        images: ``[N, C, H, W]``.
-
-    Returns:
-        The images, equal in shape and values.
     """
     if torch._C._are_functorch_transforms_active():
         return images
@@ -52,14 +46,6 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Dropout as :func:`torch.nn.functional.dropout`; on a CPU ``p`` is rounded to a multiple of 2^-16.
 
     Kept elements are divided by the rounded probability of keeping, so that expectations stay exact.
-
-    Args:
-        x: of any shape.
-        p: probability of an element to be zeroed.
-        training: whether to drop at all.
-
-    Returns:
-        Tensor of the shape of ``x``.
     """
     dropped = round(p * _STEPS)
     if not training or x.device.type != "cpu" or not 0 < dropped < _STEPS:

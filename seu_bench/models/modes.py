@@ -14,16 +14,6 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
     Frozen modules may refuse to train, and others stay in evaluation mode on purpose, so that ``train()`` would not
     restore what was there.
-
-    Args:
-        model: whose modules' modes are restored.
-
-    Example:
-        ::
-
-            with modes_kept(model):
-                model.eval()
-                logits = model(images)
     """
     before = [(module, module.training) for module in model.modules()]
     try:
@@ -34,15 +24,9 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 def freeze(*frozen: nn.Module | nn.Parameter) -> None:
-    """Stop training for good, and free the gradients.
+    """Stop training of modules and parameters for good, and free the gradients.
 
     Modes are left alone: a module with dropout or BatchNorm must refuse ``train()`` by itself.
-
-    Args:
-        frozen: modules, with all their parameters, and parameters.
-
-    Example:
-        ``freeze(model.layers, model.scale)``
     """
     for parameter in _parameters(frozen):
         parameter.requires_grad_(False)
@@ -50,11 +34,7 @@ def freeze(*frozen: nn.Module | nn.Parameter) -> None:
 
 
 def is_frozen(*modules: nn.Module | nn.Parameter) -> bool:
-    """Whether no parameter of ``modules`` trains any more.
-
-    Returns:
-        Whether that is so; true where there is no parameter.
-    """
+    """Return whether no parameter of ``modules`` trains any more; true where there is none."""
     return not any(parameter.requires_grad for parameter in _parameters(modules))
 
 

@@ -29,19 +29,6 @@ class MultiHeadModel(MultiTaskModule):
         classes_per_task: the same, as a tuple.
         feature_cache: cached outputs of frozen layers while a task is learned.
 
-    Example:
-        .. code-block:: python
-
-            class Linear(MultiHeadModel):
-                def __init__(self, pixels, classes):
-                    super().__init__(classes)
-                    self.heads = nn.ModuleList(nn.Linear(pixels, width) for width in classes)
-
-                def forward_single_task(self, x, task_label):
-                    return self.heads[task_label](x.flatten(1))
-
-                def task_module(self, task):
-                    return self.heads[task]
     """
 
     #: Whether some layers are frozen while later tasks are learned, whose outputs come from :meth:`cached_features`.
@@ -121,9 +108,6 @@ class MultiHeadModel(MultiTaskModule):
             key: names the function; it must give the same for the same image.
             compute: images -> tensors ``[N, ...]``.
             keep: whether the outputs are cached from now on, where they are not.
-
-        Example:
-            ``(features,) = self.cached_features(x, ("body", task), lambda x: (self.bodies[task](x),))``
         """
         if self.feature_cache is not None:
             return self.feature_cache.get(x, key, compute, keep=keep)

@@ -25,15 +25,8 @@ _PREFIXES: Final = ("module.", "backbone.")
 def load_pretrained(network: nn.Module, weights: Weights) -> None:
     """Fill a network from a file; tensors that the network has not, such as those of a head, are left out.
 
-    Args:
-        network: what is filled; every parameter and every buffer of it must be in the file, in its shape.
-        weights: the file.
-
     Raises:
         RequestError: the file is not at hand or was changed, is of another kind, or does not fit the network.
-
-    Example:
-        ``load_pretrained(network, Weights.parse("resnet18.pth"))``
     """
     if weights.path is None:
         raise _fault("weights are known by their checksum only", str(weights), "give their file: -o weights=PATH")

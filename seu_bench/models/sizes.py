@@ -12,29 +12,12 @@ from seu_bench.models.flops import FlopCounter, counted_as
 
 
 def count_parameters(*modules: nn.Module) -> int:
-    """Count the parameters of ``modules``, each shared one counted once.
-
-    Returns:
-        Number of parameters.
-
-    Example:
-        ``count_parameters(model.task_module(0))``
-    """
+    """Count the parameters of ``modules``, each shared one counted once."""
     return sum(parameter.numel() for parameter in nn.ModuleList(modules).parameters())
 
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:
-    """Count the bytes that tensors take: element size times number of elements, memory that several share once.
-
-    Args:
-        tensors: dense ones on any device, ``meta`` included.
-
-    Returns:
-        Bytes.
-
-    Example:
-        ``count_bytes(model.state_dict().values())``
-    """
+    """Count the bytes that dense tensors take on any device, ``meta`` included, memory that several share once."""
     spans: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
     for tensor in tensors:
         if tensor.numel():
@@ -58,17 +41,9 @@ def state_bytes(*modules: nn.Module) -> int:
 
 
 def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:
-    """Count the multiply-accumulates of ``forward`` on one image.
+    """Count the multiply-accumulates of ``forward`` on one image of a shape ``(C, H, W)``, made on a device.
 
     Convolutions and linear layers count, biases, normalisation and pooling do not.
-
-    Args:
-        forward: called with images ``[1, C, H, W]``.
-        shape: ``(C, H, W)``.
-        device: where the image is made; ``meta`` allocates nothing.
-
-    Returns:
-        Multiply-accumulates.
     """
     image = torch.zeros((1, *shape), device=device)
     # A search may measure networks that it does not compute with.

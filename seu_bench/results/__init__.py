@@ -7,14 +7,13 @@
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
 :mod:`.scenarios`        scenarios in words
-:mod:`.reference`        metrics relative to a run that was trained jointly
-:mod:`.reference_rows`   rows that leaderboards show and never rank
-:mod:`.comparison`       two runs task by task
-:mod:`.over_seeds`       configurations compared over their seeds
-:mod:`.over_benchmarks`  configurations compared over several benchmarks
-:mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.labels`           configurations and reasons in words
-:mod:`.leaderboard`      leaderboards
+:mod:`.reference_rows`   rows that leaderboards show and never rank
+:mod:`.statistics`       over seeds and over benchmarks; what is called significant
+:mod:`.leaderboard`      a leaderboard: rows, ranks, front, views
+:mod:`.formats`          Markdown, LaTeX and CSV
+:mod:`.building`         from a results folder to leaderboards and a table of pandas
+:mod:`.comparison`       runs task by task; configurations over seeds and benchmarks
 :mod:`.report`           figures and one HTML page
 =======================  ===============================================================
 """
@@ -26,15 +25,18 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .comparison import Comparison, compare
-    from .frame import load_records
-    from .leaderboard.boards import Leaderboard
-    from .leaderboard.building import LeaderboardBuild, make_leaderboards, read_leaderboards
-    from .leaderboard.latex import to_latex
-    from .leaderboard.tables import Leaderboards
+    from .building import LeaderboardBuild, load_records, make_leaderboards, read_leaderboards
+    from .comparison import (
+        BenchmarkComparison,
+        Comparison,
+        SeedComparison,
+        compare,
+        compare_over_benchmarks,
+        compare_over_seeds,
+    )
+    from .formats import to_latex
+    from .leaderboard import Leaderboard, Leaderboards
     from .metric import Metric
-    from .over_benchmarks import BenchmarkComparison, compare_over_benchmarks
-    from .over_seeds import SeedComparison, compare_over_seeds
     from .record import Record, StageRecord, read_record
     from .record_files import find_record, pack_records, read_records, unpack_records
     from .record_metrics import METRICS, compute_metrics, without_times
@@ -42,10 +44,17 @@ if TYPE_CHECKING:
     from .report.figures import write_figures
     from .report.layout import Layout
     from .report.writing import write_report
-    from .statistics.differences import PairedDifference, Verdict, compare_paired, holm
-    from .statistics.power import detectable_effect
-    from .statistics.ranks import AverageRank, RankComparison, compare_ranks
-    from .statistics.samples import SampleSummary, summarize
+    from .statistics import (
+        AverageRank,
+        PairedDifference,
+        RankComparison,
+        SampleSummary,
+        Verdict,
+        compare_paired,
+        compare_ranks,
+        holm,
+        summarize,
+    )
 
 __all__ = [
     "METRICS",
@@ -71,7 +80,6 @@ __all__ = [
     "compare_paired",
     "compare_ranks",
     "compute_metrics",
-    "detectable_effect",
     "find_record",
     "holm",
     "load_records",

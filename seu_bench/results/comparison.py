@@ -1,42 +1,55 @@
-"""Comparison of two runs: scores and costs of each task, metrics, and the settings that are not the same."""
+"""Comparisons: two runs task by task, configurations over their seeds, and over several benchmarks by average ranks."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final, TypeAlias
 
 from seu_bench.config.options import flattened
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
 from seu_bench.metrics import entry, task_forgetting
-from seu_bench.results.metric import Metric
+from seu_bench.results.code import learner_code
+from seu_bench.results.labels import canonical, components, protocol_layer
+from seu_bench.results.leaderboard import Leaderboard, Row
+from seu_bench.results.metric import UNITS, Metric
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order, measured_rows
-from seu_bench.results.scenarios import adjective, other_overrides
+from seu_bench.results.record_metrics import (
+    EVALUATION,
+    METRICS,
+    complete_matrix,
+    in_order,
+    known_metric,
+    measured_rows,
+)
+from seu_bench.results.reference_rows import format_seeds
+from seu_bench.results.scenarios import adjective, other_overrides, with_scenario
+from seu_bench.results.statistics import (
+    PairedDifference,
+    RankComparison,
+    compare_paired,
+    compare_ranks,
+    on_common_seeds,
+)
 
-#: Measures of each task, with their units.
-MEASURES: Final[dict[str, str]] = {
-    "final": "accuracy after the last task, in [0, 1]: R[T-1,j]",
-    "learned": "accuracy right after learning the task, in [0, 1]: R[j,j]",
-    "forgetting": "max_{l<T-1} R[l,j] - R[T-1,j], in [-1, 1]; none of the task that was learned last",
-    "parameters": "parameters stored after learning the task",
-    "memory": "bytes of all that is kept after learning the task",
-    "seconds": "wall-clock seconds of the task's stages but evaluation",
-}
-
-#: The same measurement of both runs; ``None``: not measured.
-Pair: TypeAlias = tuple[float | None, float | None]
-
-
-@dataclass(frozen=True)
-class TaskComparison:
-    """One task of both runs: the benchmark's own index, and values by the keys of :data:`MEASURES`."""
-
-    task: int
-    name: str
-    values: Mapping[str, Pair]
+#: What configurations are compared by over seeds, where it was measured.
+COMPARED_BY: Final = ("acc", "forgetting", "memory_bytes", "params_total", "train_flops", "mixed_score")
+#: What two runs have in common.
+_PLACE: Final = ("benchmark", "benchmark_version", "protocol", "synthetic", "limit", "data_fingerprint")
+#: The same measurement of both runs, and the second's less the first's; ``None``: not measured.
+Sides: TypeAlias = tuple[float | None, float | None, float | None]
+#: Of :func:`difference_cells`.
+HEADINGS: Final = ("difference", "95 % interval", "Hedges' g", "p (Holm)", "verdict")
+MEANING: Final = (
+    "Significant: paired t-test over common seeds, p < 0.05 after Holm's correction for the configurations compared. "
+    "Intervals are of the mean difference, each by itself."
+)
 
 
 @dataclass(frozen=True)
@@ -44,47 +57,36 @@ class Comparison:
     """Two runs of one benchmark.
 
     Attributes:
-        tasks: in the order in which the first run learned them.
+        same_order: whether both learned the tasks in the same order.
+        tasks: in the order in which the first run learned them: the benchmark's own index, and measurements: accuracy
+            at the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``.
         metrics: of the runs, by id.
         settings: those that differ, by name; ``None`` where a run has no such setting, or left it to the protocol.
-        same_order: whether both learned the tasks in the same order.
     """
 
     one: Record
     other: Record
-    tasks: tuple[TaskComparison, ...]
-    metrics: Mapping[str, Pair]
-    settings: Mapping[str, tuple[str | None, str | None]]
     same_order: bool
+    tasks: Sequence[Mapping[str, Any]]
+    metrics: Mapping[str, Sides]
+    settings: Mapping[str, tuple[str | None, str | None]]
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON; each measurement with the second run's less the first's."""
-        return {
-            "runs": [self.one.run_id, self.other.run_id],
-            "same_order": self.same_order,
-            "tasks": [
-                {"task": task.task, "name": task.name}
-                | {key: [*pair, difference(pair)] for key, pair in task.values.items()}
-                for task in self.tasks
-            ],
-            "metrics": {key: [*pair, difference(pair)] for key, pair in self.metrics.items()},
-            "settings": {key: list(pair) for key, pair in self.settings.items()},
-        }
+        """Plain values, for JSON."""
+        parts = {name: getattr(self, name) for name in ("same_order", "tasks", "metrics", "settings")}
+        return {"runs": [self.one.run_id, self.other.run_id], **parts}
 
 
 def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS) -> Comparison:
-    """Compare two runs of one benchmark.
+    """Compare two runs of one benchmark; differences are those of the second to the first.
 
     Args:
-        one, other: their records; differences are those of the second to the first.
+        one, other: their records.
         metrics: those known, in the order of the comparison.
 
-    Returns:
-        The comparison.
-
     Raises:
-        RequestError: they are of different benchmarks, versions, scenarios, protocols or data, or otherwise of
-            different tasks; all of it is named.
+        RequestError: they are of different benchmarks, versions, scenarios, protocols, data or tasks; all of it is
+            named.
     """
     if faults := _incomparable(one, other):
         raise RequestError(
@@ -95,39 +97,42 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
     mine, its = _by_task(one), _by_task(other)
     names = dict(zip(one.task_order, one.task_names, strict=False))
     tasks = [
-        TaskComparison(task, names.get(task, str(task)), {key: (mine[task][key], its[task][key]) for key in MEASURES})
+        {"task": task, "name": names.get(task, str(task))}
+        | {key: _sides(mine[task][key], its[task][key]) for key in mine[task]}
         for task in one.task_order
     ]
-    known = in_order([*one.metrics, *other.metrics], metrics)
-    pairs = {key: (_finite(one.metrics.get(key)), _finite(other.metrics.get(key))) for key in known}
-    measured = {key: pair for key, pair in pairs.items() if pair != (None, None)}
+    sides = {
+        key: _sides(one.metrics.get(key), other.metrics.get(key))
+        for key in in_order([*one.metrics, *other.metrics], metrics)
+    }
     ours, theirs = _flat_settings(one), _flat_settings(other)
-    settings = {key: (ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)}
-    return Comparison(one, other, tuple(tasks), measured, settings, one.task_order == other.task_order)
+    return Comparison(
+        one,
+        other,
+        one.task_order == other.task_order,
+        tasks,
+        {key: values for key, values in sides.items() if values[:2] != (None, None)},
+        {key: (ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)},
+    )
 
 
-def difference(pair: Pair) -> float | None:
-    """The second less the first; ``None`` if one of them was not measured."""
-    first, second = pair
-    return None if first is None or second is None else second - first
+def _sides(*pair: float | None) -> Sides:
+    first, second = (value if value is not None and math.isfinite(value) else None for value in pair)
+    return first, second, None if first is None or second is None else second - first
 
 
 def _incomparable(one: Record, other: Record) -> list[str]:
-    facts = {
-        "benchmark": (one.benchmark, other.benchmark),
-        "benchmark version": (one.benchmark_version, other.benchmark_version),
-        "protocol": (one.protocol, other.protocol),
-        "synthetic data": (one.synthetic, other.synthetic),
-        "limit of images": (one.limit, other.limit),
-        "data fingerprint": (one.data_fingerprint, other.data_fingerprint),
-        "tasks": (sorted(one.task_order), sorted(other.task_order)),
-    }
-    if one.scenario != other.scenario:
-        del facts["data fingerprint"]  # which is of the stream as well: it differs in any case
-    faults = [f"{name} {mine!r} and {its!r}"[:300] for name, (mine, its) in facts.items() if mine != its]
+    faults = [
+        f"{name.replace('_', ' ')} {getattr(one, name)!r} and {getattr(other, name)!r}"[:300]
+        for name in _PLACE
+        if getattr(one, name) != getattr(other, name)
+    ]
     if one.scenario != other.scenario:
         both = f"one is {adjective(one.scenario)} and the other {adjective(other.scenario)}"
-        faults.insert(0, f"{both}: accuracies answer different questions")
+        # Their data differ in any case: the fingerprint is of the stream as well.
+        return [f"{both}: accuracies answer different questions", *[it for it in faults if "fingerprint" not in it]]
+    if sorted(one.task_order) != sorted(other.task_order):
+        faults.append(f"tasks {sorted(one.task_order)!r} and {sorted(other.task_order)!r}"[:300])
     if not faults and not one.data_fingerprint:
         faults.append("neither has a data fingerprint")
     if not faults and (not one.task_order or len(set(one.task_order)) < len(one.task_order)):
@@ -138,8 +143,7 @@ def _incomparable(one: Record, other: Record) -> list[str]:
 def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
     """Metrics of each task, by the benchmark's own index."""
     matrix = complete_matrix(record)
-    falls = task_forgetting(matrix)
-    last = len(record.task_order) - 1
+    falls, last = task_forgetting(matrix), len(record.task_order) - 1
     # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
     sizes, memory = (
         dict(zip(measured_rows(record), values, strict=False)) for values in (record.params_total, record.memory_bytes)
@@ -158,10 +162,6 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
     return found
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _flat_settings(record: Record) -> dict[str, str]:
     """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
@@ -175,8 +175,237 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "creator": record.creator_options,
         "benchmark": other_overrides(record),
         "protocol": record.protocol_settings,
+        "code": {f"{it.kind} {it.name}": str(it) for it in record.code},
+        "earlier code": {f"{it.kind} {it.name}": str(it) for it in record.earlier_code},
     }
-    sections["code"] = {f"{it.kind} {it.name}": str(it) for it in record.code}
-    sections["earlier code"] = {f"{it.kind} {it.name}": str(it) for it in record.earlier_code}
     found = [*flattened({name: document[name] for name in named}), *flattened(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
+
+
+@dataclass(frozen=True)
+class SeedComparison:
+    """Configurations of one leaderboard, each compared with the first over the seeds that both have.
+
+    Attributes:
+        one: the row of the first.
+        others: the rows of the others.
+        metrics: by id, the difference of each other configuration to the first. Those of one metric are one family.
+    """
+
+    one: Row
+    others: tuple[Row, ...]
+    metrics: Mapping[str, tuple[PairedDifference, ...]]
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "first": self.one.configuration,
+            "others": [
+                {
+                    "configuration": other.configuration,
+                    "metrics": {name: found[place].document() for name, found in self.metrics.items()},
+                }
+                for place, other in enumerate(self.others)
+            ],
+        }
+
+
+def compare_over_seeds(
+    boards: Iterable[Leaderboard], run_ids: Sequence[str], metrics: Mapping[str, Metric] = METRICS
+) -> SeedComparison | None:
+    """Compare the configurations that runs belong to, the others with the first, by :data:`COMPARED_BY`.
+
+    Args:
+        boards: the leaderboards of a results folder.
+        run_ids: of a run of each configuration, the first to compare with; two of one configuration count once.
+        metrics: those known.
+
+    Returns:
+        The comparison; ``None`` where no leaderboard has all runs, or they are all of one configuration.
+    """
+    for board in boards:
+        rows = {run_id: row for row in board.rows for run_id in row.run_ids.values()}
+        if all(run_id in rows for run_id in run_ids):
+            one, *others = dict.fromkeys(rows[run_id] for run_id in run_ids)
+            found = {
+                name: tuple(compare_paired([(other.values(name), one.values(name)) for other in others]))
+                for name in COMPARED_BY
+                if name in metrics and one.values(name) and any(other.values(name) for other in others)
+            }
+            return SeedComparison(one, tuple(others), found) if others else None
+    return None
+
+
+def difference_cells(found: PairedDifference, metric: Metric) -> tuple[str, str, str, str, str]:
+    """Format a difference of a metric by :data:`HEADINGS`, in the unit of its column; ``-``: unknown."""
+    own, corrected, interval = found.summary, found.corrected, "-"
+    if own is not None and own.low is not None and own.high is not None:
+        interval = f"{_signed(own.low, metric)} to {_signed(own.high, metric)}"
+    return (
+        "-" if own is None else _signed(own.mean, metric),
+        interval,
+        "-" if found.effect is None else f"{found.effect:+.2f}",
+        "-" if corrected is None else f"{corrected:.4f}" if corrected >= 1e-4 else "<0.0001",
+        found.verdict,
+    )
+
+
+def _signed(value: float, metric: Metric) -> str:
+    text = metric.format_cell(value)
+    return text if text.startswith("-") or value * UNITS[metric.unit].factor <= 0 else f"+{text}"
+
+
+#: Of more benchmarks those with the most records are considered.
+_MOST_BENCHMARKS: Final = 10
+#: Kind and name of a component.
+_Part: TypeAlias = tuple[str, str | None]
+#: Name with submitter; and the options in which it is not as its protocol, or its tuning, has it.
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class BenchmarkComparison:
+    """Configurations that were run on all of several benchmarks.
+
+    Attributes:
+        protocol, scenario: of all of them.
+        metric: what they are ranked by, in its mean over :attr:`seeds`.
+        boards: the leaderboards, one for each benchmark.
+        rows: by configuration, its row on each of :attr:`boards`.
+        seeds: on each of :attr:`boards`, those that all configurations have.
+        means: over these seeds, by benchmark and configuration.
+        ranks: average ranks and tests.
+        excluded: configurations that are not on all benchmarks, or have too few seeds in common with the others there,
+            references apart.
+    """
+
+    protocol: str
+    scenario: Scenario
+    metric: str
+    boards: tuple[Leaderboard, ...]
+    rows: Mapping[str, tuple[Row, ...]]
+    seeds: tuple[frozenset[int], ...]
+    means: Mapping[str, Mapping[str, float]]
+    ranks: RankComparison
+    excluded: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """Protocol, and the scenario where it is not ``task``, for a heading; not escaped."""
+        return with_scenario(f"protocol {self.protocol}", self.scenario)
+
+    @property
+    def conditions(self) -> list[str]:
+        """Seeds of a benchmark where rows have others, too, and the settings of its leaderboard; not escaped."""
+        found = []
+        for place, (board, seeds) in enumerate(zip(self.boards, self.seeds, strict=True)):
+            if any(on[place].runs.keys() != seeds for on in self.rows.values()):
+                found.append(f"{board.benchmark}: means and ranks over the seeds that all have, {format_seeds(seeds)}")
+            found += [f"{board.benchmark}: {text}" for text in board.settings]
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        place = {"protocol": self.protocol, "scenario": self.scenario}
+        seeds = {board.benchmark: sorted(found) for board, found in zip(self.boards, self.seeds, strict=True)}
+        document = {**place, "metric": self.metric, "seeds": seeds, **self.ranks.document()}
+        return document | {"excluded": list(self.excluded)}
+
+
+def compare_over_benchmarks(
+    boards: Iterable[Leaderboard], metric: str = "acc", metrics: Mapping[str, Metric] = METRICS
+) -> list[BenchmarkComparison]:
+    """Compare configurations over the benchmarks of each protocol and scenario.
+
+    A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
+    protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
+    the configurations those are compared that leave no gap and give the largest table.
+
+    Args:
+        boards: the leaderboards of a results folder, of which unranked ones are left out; of one benchmark the latest
+            version counts, and of that the data with the most records.
+        metric: what to rank by: one of which more, or less, is better.
+        metrics: those known.
+
+    Returns:
+        A comparison for each protocol and scenario that has two or more configurations on two or more benchmarks.
+    """
+    by_place: dict[tuple[str, int], dict[str, Leaderboard]] = defaultdict(dict)
+    for board in boards:  # of one version the data with the most records come first
+        there = by_place[board.protocol, SCENARIOS.index(board.scenario)]
+        known = there.get(board.benchmark)
+        if board.unranked is None and (known is None or known.benchmark_version < board.benchmark_version):
+            there[board.benchmark] = board
+    found = (_compared(list(by_place[place].values()), metric, metrics) for place in sorted(by_place))
+    return [each for each in found if each]
+
+
+def _compared(boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]) -> BenchmarkComparison | None:
+    chosen_options: dict[_Part, set[str]] = defaultdict(set)
+    for row in (row for board in boards for row in board.rows):
+        for part in components(row.record):
+            chosen_options[part].update(protocol_layer(row.record, *part))
+    tables = {board: _by_key(board, chosen_options, metric) for board in boards}
+    largest = max(_tables(tables), key=lambda found: (len(found[0]) * len(found[1]), len(found[0])), default=None)
+    if largest is None:
+        return None
+    chosen, keys = largest
+    same_name = Counter(name for name, _ in keys)
+    names = {key: key[0] if same_name[key[0]] == 1 else tables[chosen[0]][key].configuration for key in keys}
+    rows = {names[key]: tuple(tables[board][key] for board in chosen) for key in keys}
+    seeds = tuple(
+        frozenset.intersection(*(frozenset(row.runs) for row in on)) for on in zip(*rows.values(), strict=True)
+    )
+    everywhere = {row for on in rows.values() for row in on}
+    excluded = {
+        f"{row.configuration} ({board.benchmark}"
+        + (f", seeds {format_seeds(row.runs)})" if board.lacks_seeds(row) else ")")
+        for board in boards
+        for row in board.learners
+        if row not in everywhere
+    }
+    means = {
+        board.benchmark: {
+            name: fmean([on[place].values(metric)[seed] for seed in sorted(common)]) for name, on in rows.items()
+        }
+        for place, (board, common) in enumerate(zip(chosen, seeds, strict=True))
+    }
+    ranks = compare_ranks(means, higher_is_better=known_metric(metric, metrics).higher_is_better is not False)
+    place = chosen[0].protocol, chosen[0].scenario
+    return BenchmarkComparison(*place, metric, tuple(chosen), rows, seeds, means, ranks, tuple(sorted(excluded)))
+
+
+def _tables(tables: Mapping[Leaderboard, Mapping[_Key, Row]]) -> Iterator[tuple[list[Leaderboard], list[_Key]]]:
+    """Sets of two and more benchmarks with the configurations, two and more, that all of them have."""
+    most = sorted(tables, key=lambda board: -board.records)[:_MOST_BENCHMARKS]
+    boards = sorted(most, key=lambda board: board.benchmark)
+    for number in range(2, len(boards) + 1):
+        for chosen in itertools.combinations(boards, number):
+            first, *others = [tables[board] for board in chosen]
+            keys = [key for key in first if all(key in other for other in others)]
+            if len(keys) > 1:
+                yield list(chosen), keys
+
+
+def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -> dict[_Key, Row]:
+    """The learners in which the metric was measured, with enough seeds in common, where a key is unique."""
+    rows = [(_key(row.record, chosen), row) for row in board.learners if row.mean(metric) is not None]
+    number = Counter(key for key, _ in rows)
+    unique = {key: row for key, row in rows if number[key] == 1}
+    return {key: unique[key] for key in on_common_seeds({key: row.values(metric) for key, row in unique.items()})}
+
+
+def _key(record: Record, chosen: Mapping[_Part, Set[str]]) -> _Key:
+    """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
+    own: list[Any] = [other_overrides(record), record.precision, record.threads, record.attach, learner_code(record)]
+    for part, (_, options) in components(record).items():
+        layer = protocol_layer(record, *part)
+        own.append(
+            {
+                key: value
+                for key, value in options.items()
+                if value is not None and (value != layer[key] if key in layer else key not in chosen[part])
+            }
+        )
+    name = " + ".join(filter(None, (record.strategy, record.searcher, record.creator)))
+    return name + (f" by {record.submitter}" if record.submitter else ""), canonical(own)

@@ -1,13 +1,11 @@
-"""Labels of configurations, reasons why a record is not ranked, and plain values as canonical text."""
+"""Labels of configurations, reasons why a record is not ranked, and what a table says of all of its rows."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from pydantic_core import to_json
 
 from seu_bench.config.options import format_option, split_by_prefix
 from seu_bench.results.code import learner_code_text
@@ -43,30 +41,14 @@ def why_not_ranked(record: Record) -> str | None:
     return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"
 
 
-class CanonicalTexts:
-    """Convert plain values to text that is equal where they are, whatever the order of their keys.
-
-    Values seen before are looked up: of ten thousand records most have settings that others have as well.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, str] = {}
-
-    def __call__(self, value: Any) -> str:
-        """The text of a value as it may be in a JSON file."""
-        try:
-            key = to_json(value)  # much faster than json.dumps, but in the order in which the keys are
-        except ValueError:  # half of a surrogate pair, which only records made in Python can hold
-            return json.dumps(value, sort_keys=True)
-        if key not in self._known:
-            self._known[key] = json.dumps(value, sort_keys=True)
-        return self._known[key]
+def canonical(value: Any) -> str:
+    """Convert a plain value to text that is equal where the value is, whatever the order of keys."""
+    return json.dumps(value, sort_keys=True)
 
 
 def protocol_settings(record: Record) -> dict[str, Any]:
-    """The protocol's settings without its options by strategy, which are in the record's own options."""
-    owners = ("strategies", "searchers", "creators")
-    return {key: value for key, value in record.protocol_settings.items() if key not in owners}
+    """Return the protocol's settings without its options by strategy, which are in the record's own options."""
+    return {key: value for key, value in record.protocol_settings.items() if key not in _PREFIXES}
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
@@ -74,21 +56,37 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
 
     An option is named where records of the same choice differ in it, or where it was given and is not among
     :func:`shared_changes`; not where it is ``None``, left to the protocol. The number of images kept in memory is named
-    where it differs at all. The time grows with the number of records only.
+    where it differs at all.
     """
-    parts, text = [_parts(record) for record in records], CanonicalTexts()
+    parts = [_parts(record) for record in records]
     values: dict[tuple[_Group, str], list[str]] = defaultdict(list)
     for group, own in (item for choices in parts for item in choices.items()):
         for key, value in own.items():
-            values[group, key].append(text(value))
+            values[group, key].append(canonical(value))
     sizes = Counter(group for choices in parts for group in choices)
     telling = {place for place, texts in values.items() if len(texts) < sizes[place[0]] or len(set(texts)) > 1}
     shared, budgets = shared_changes(records), unequal_budgets(records)
-    given = [changed_options(record).keys() - shared if record.given_options else set() for record in records]
-    return [
-        _label(record, choices, telling, own, budgets)
-        for record, choices, own in zip(records, parts, given, strict=True)
-    ]
+    labels = []
+    for record, choices in zip(records, parts, strict=True):
+        given = changed_options(record).keys() - shared if record.given_options else set()
+        budget = image_budget(record) if budgets else None
+        shown = [
+            f"{group[0]}{key}={format_option(value)}"
+            for group, own in choices.items()
+            for key, value in sorted(own.items())
+            if ((group, key) in telling or f"{group[0]}{key}" in given)
+            and value is not None
+            and not (key in _BUDGETS and value == budget)
+        ]
+        shown += [f"{budget} images"] if budget is not None else []
+        shown += [f"{key}={format_option(value)}" for key, value in _other_changes(record).items()]
+        if (certainty := record.options.get("infer_task")) and record.scenario != "task":
+            inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
+            shown += [] if inferred in shown else [inferred]
+        name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
+        name = f"{name} ({', '.join(shown)})" if shown else name
+        labels.append(name if record.submitter is None else f"{name} by {record.submitter}")
+    return labels
 
 
 def changed_options(record: Record) -> dict[str, Any]:
@@ -97,7 +95,9 @@ def changed_options(record: Record) -> dict[str, Any]:
     """
     given, found = record.given_options, {}
     for (kind, part), (prefix, options) in components(record).items():
-        decided = _schedule(record, kind) | protocol_layer(record, kind, part)
+        sections = [_mapping(record.protocol_settings.get(section)) for section in _SECTIONS[kind]]
+        decided = {key: value for section in sections for key, value in section.items() if value is not None}
+        decided |= protocol_layer(record, kind, part)
         for key, value in options.items():
             is_own = key in decided if given is None else f"{prefix}{key}" in given
             if is_own and value is not None and value != decided.get(key):
@@ -108,14 +108,13 @@ def changed_options(record: Record) -> dict[str, Any]:
 def shared_changes(records: Sequence[Record]) -> dict[str, Any]:
     """Return what is not as in the protocol, and the same in all records that have it: options, overrides of the
     benchmark, precision and threads, by name."""
-    text = CanonicalTexts()
     own = [{f"{p}{key}" for p, options in components(it).values() for key in options} for it in records]
     changed = [changed_options(record) | _other_changes(record) for record in records]
     optional = {name for names in own for name in names}
     shared = {}
     for name, value in sorted({name: value for mine in changed for name, value in mine.items()}.items()):
         having = [mine for names, mine in zip(own, changed, strict=True) if name in names or name not in optional]
-        if all(name in mine and text(mine[name]) == text(value) for mine in having):
+        if all(name in mine and canonical(mine[name]) == canonical(value) for mine in having):
             shared[name] = value
     return shared
 
@@ -141,15 +140,20 @@ def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any
     return _mapping(_mapping(record.protocol_settings.get(kind)).get(name)) | tuned
 
 
-def _schedule(record: Record, kind: str) -> dict[str, Any]:
-    """What the protocol has for options that nobody set."""
-    sections = [_mapping(record.protocol_settings.get(section)) for section in _SECTIONS[kind]]
-    return {key: value for section in sections for key, value in section.items() if value is not None}
-
-
 def _mapping(value: Any) -> dict[Any, Any]:
-    """A mapping as it is; records of strangers may hold anything."""
+    """A mapping as it is; records of others may hold anything."""
     return value if isinstance(value, dict) else {}
+
+
+def named_overrides(record: Record) -> dict[str, Any]:
+    """Return the overrides of a record's benchmark but for the scenario; groups of classes by name where known."""
+    overrides = other_overrides(record)
+    groups = overrides.get("stream.groups")
+    names = dict(zip(record.task_order, record.task_class_names, strict=False))
+    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
+        return overrides
+    named = [list(names.get(index, ())) for index in range(len(groups))]
+    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
 
 
 def _other_changes(record: Record) -> dict[str, Any]:
@@ -161,7 +165,7 @@ def _other_changes(record: Record) -> dict[str, Any]:
 
 
 def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
-    overrides = json.dumps(other_overrides(record), sort_keys=True)
+    overrides = canonical(other_overrides(record))
     return {
         ("", record.strategy, None): record.options,
         ("searcher.", record.strategy, record.searcher): record.searcher_options,
@@ -171,41 +175,3 @@ def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
             "code": learner_code_text(record)
         },
     }
-
-
-def named_overrides(record: Record) -> dict[str, Any]:
-    """The overrides of a record's benchmark but for the scenario, which is named apart; groups of classes by name where
-    its data set has names of all of them."""
-    overrides = other_overrides(record)
-    groups = overrides.get("stream.groups")
-    names = dict(zip(record.task_order, record.task_class_names, strict=False))
-    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
-        return overrides
-    named = [list(names.get(index, ())) for index in range(len(groups))]
-    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
-
-
-def _label(
-    record: Record,
-    parts: Mapping[_Group, Mapping[str, Any]],
-    telling: Set[tuple[_Group, str]],
-    changed: Set[str],
-    budgets: Sequence[int],
-) -> str:
-    budget = image_budget(record) if budgets else None
-    shown = [
-        f"{group[0]}{key}={format_option(value)}"
-        for group, own in parts.items()
-        for key, value in sorted(own.items())
-        if ((group, key) in telling or f"{group[0]}{key}" in changed)
-        and value is not None
-        and not (key in _BUDGETS and value == budget)
-    ]
-    shown += [f"{budget} images"] if budget is not None else []
-    shown += [f"{key}={format_option(value)}" for key, value in _other_changes(record).items()]
-    if (certainty := record.options.get("infer_task")) and record.scenario != "task":
-        inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
-        shown += [] if inferred in shown else [inferred]
-    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    name = f"{name} ({', '.join(shown)})" if shown else name
-    return name if record.submitter is None else f"{name} by {record.submitter}"

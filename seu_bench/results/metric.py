@@ -62,15 +62,14 @@ class Metric:
         unit: a key of :data:`UNITS`: ``fraction`` (shown in percent), ``score``, ``count`` (in millions in
             leaderboards), ``flops`` (in units of 10^12), ``seconds``, ``bytes`` (in MB of 1,000,000 bytes), or nothing.
         higher_is_better: the direction; ``None``: neither is better, and no Pareto front or budget has it.
-        column: heading of the metric's column in leaderboards that have records with it; ``None``: no column.
+        column: heading of the metric's column in leaderboards; ``None``: no column.
         machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.
-        from_record: whether ``compute`` gives the same value whenever it is called. A metric read off the running
-            process (memory, energy) is not; ``verify`` does not compute it again, and loggers leave it out.
+        from_record: whether ``compute`` gives the same value whenever it is called; if not, ``verify`` and loggers
+            leave it out.
         relative: gives the value from a record and its reference; only leaderboards and ``load_records`` know that
-            one, so that records have ``None``. Leaderboards hand over records without stages, genotypes and
-            environment.
-        reference: which run that is: one trained ``jointly``, on the whole stream at once, or ``apart``, with a network
-            for each task.
+            one, and they hand over records without stages, genotypes and environment.
+        reference: the run that it is relative to: one trained ``jointly``, on the whole stream at once, or ``apart``,
+            with a network for each task.
 
     Raises:
         TypeError: ``compute`` cannot be called.

@@ -1,6 +1,5 @@
 """Rows beside which a leaderboard is read and which it never ranks: what a learner that keeps nothing of earlier tasks
-reaches, or one that may see all of them again. A strategy declares itself one
-(:class:`~seu_bench.training.interfaces.StrategyFactory`), and its records say so.
+reaches, or one that may see all of them again. A strategy declares itself one, and its records say so.
 """
 
 from __future__ import annotations
@@ -46,39 +45,37 @@ def reference_of(record: Record) -> str | None:
 
 
 class MissingReferences(NamedTuple):
-    """Which of :data:`REQUIRED` a leaderboard lacks, and the command that makes them."""
+    """Which references a leaderboard lacks, and the command that makes them."""
 
     names: tuple[str, ...]
     command: str
 
 
-def missing_references(records: Iterable[Record], results: Path | None = None) -> MissingReferences | None:
+def missing_references(records: Sequence[Record], results: Path | None = None) -> MissingReferences | None:
     """Look for :data:`REQUIRED`, or :data:`WITHOUT_TASKS`, among records; ``None`` where none is missing.
 
     Args:
         records: all of one benchmark, scenario, protocol and data.
         results: the folder that they are in, for the command; ``None``: it is not the reader's own.
     """
-    found = list(records)
-    there = {reference_of(record) for record in found}
-    wanted = REQUIRED if found and found[0].scenario == "task" else WITHOUT_TASKS
+    there = {reference_of(record) for record in records}
+    wanted = REQUIRED if records and records[0].scenario == "task" else WITHOUT_TASKS
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
-    if not found or not missing:
+    if not records or not missing:
         return None
-    seeds = format_seeds({record.seed for record in found})
     # What only some have makes no difference to the data, or else they would be of other data.
     common = {
         f"benchmark.{key}": value
-        for key, value in found[0].benchmark_overrides.items()
-        if all(value == each.benchmark_overrides.get(key) for each in found)
+        for key, value in records[0].benchmark_overrides.items()
+        if all(value == each.benchmark_overrides.get(key) for each in records)
     }
     text = command(
         "sweep",
         strategy=",".join(missing),
-        benchmark=_benchmark(found, results),
-        protocol=found[0].protocol,
+        benchmark=_benchmark(records, results),
+        protocol=records[0].protocol,
         options=common,
-        seeds=seeds,
+        seeds=format_seeds({record.seed for record in records}),
         results=results,
     )
     return MissingReferences(missing, text)

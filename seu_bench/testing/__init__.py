@@ -1,16 +1,11 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
-- ``contract``: :class:`StrategyContract`
-- ``frozen_growth``: :class:`FrozenGrowthContract`, for strategies that never forget
-- ``modes``: whether what trains is in training mode
-- ``networks``: :class:`BackboneContract`
-- ``sources``: :class:`DatasetContract`, :class:`BenchmarkContract`
-- ``outputs``: :class:`MetricContract`, :class:`LoggerContract`, :class:`CommandContract`
-- ``execution``: :class:`ExecutorContract`
+- ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
+- ``modes``, ``sizes``: whether what trains is in training mode, and sizes beside what was forecast
+- ``kinds``: contracts of backbones, data sets, benchmarks, metrics, loggers, executors and commands
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
-- ``places``: where in a plugin's own code a check failed
 
 Example:
     A test file of a plugin, to be run with pytest::
@@ -29,12 +24,16 @@ try:
 except ImportError as error:
     raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
-from seu_bench.testing.contract import StrategyContract
-from seu_bench.testing.execution import ExecutorContract
-from seu_bench.testing.frozen_growth import FrozenGrowthContract
-from seu_bench.testing.networks import BackboneContract
-from seu_bench.testing.outputs import CommandContract, LoggerContract, MetricContract
-from seu_bench.testing.sources import BenchmarkContract, DatasetContract
+from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
+from seu_bench.testing.kinds import (
+    BackboneContract,
+    BenchmarkContract,
+    CommandContract,
+    DatasetContract,
+    ExecutorContract,
+    LoggerContract,
+    MetricContract,
+)
 from seu_bench.testing.streams import stream_of
 from seu_bench.testing.trial import Learner, Trial
 

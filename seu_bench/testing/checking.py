@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import linecache
 import os
 import pkgutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+import traceback
+from collections.abc import Generator, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -16,7 +18,6 @@ import pytest
 
 from seu_bench.errors import OptionError, SeuBenchError
 from seu_bench.plugin.code import Subject
-from seu_bench.testing.places import Place, chain, place_defined, place_raised, readable_traceback
 from seu_bench.utils.progress import Bar, bar, hidden
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
@@ -37,6 +38,20 @@ CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+class Place(NamedTuple):
+    """A line of source code, in an absolute path without links, and its text without indentation."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    def __str__(self) -> str:
+        path = Path(self.file)
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        return f"{shown}:{self.line}" + (f", in {self.function}" if self.function else "")
+
+
 class Check(NamedTuple):
     """Result of one test of a contract.
 
@@ -46,7 +61,6 @@ class Check(NamedTuple):
         seconds: what it took.
         message: why it failed or was skipped.
         raised: the deepest line of the plugin's own code in the traceback; ``None``: it raised nothing.
-        defined: where the plugin's own code begins, for a check that failed without an exception of it.
         traceback: all of it, with causes; empty unless it failed.
     """
 
@@ -55,21 +69,17 @@ class Check(NamedTuple):
     seconds: float
     message: str = ""
     raised: Place | None = None
-    defined: Place | None = None
     traceback: str = ""
 
 
 class Watcher(Protocol):
-    """Is told how a contract goes on."""
+    """Is told how many checks there are, which one starts and how it ended."""
 
-    def collected(self, total: int) -> None:
-        """Take note of how many checks there are."""
+    def collected(self, total: int) -> None: ...
 
-    def started(self, name: str) -> None:
-        """Take note of the check that starts."""
+    def started(self, name: str) -> None: ...
 
-    def ended(self, check: Check) -> None:
-        """Take note of how one ended."""
+    def ended(self, check: Check) -> None: ...
 
 
 def check(
@@ -224,10 +234,11 @@ class _Collector:
         found = found._replace(message=self._message(error))
         if found.outcome == "skipped":
             return found
-        modules = self._subject.modules
-        raised = place_raised(error, modules)
-        defined = place_defined(self._subject.entry.factory, modules) if raised is None else None
-        return found._replace(raised=raised, defined=defined, traceback=readable_traceback(error))
+        told = traceback.TracebackException.from_exception(error)
+        kept = [frame for frame in told.stack if not {*Path(frame.filename).parts} & {"_pytest", "pluggy"}]
+        told.stack = traceback.StackSummary.from_list(kept)
+        raised = place_raised(error, self._subject.modules)
+        return found._replace(raised=raised, traceback="".join(told.format()).rstrip())
 
     def _message(self, error: BaseException) -> str:
         """What is wrong, and what the first error of ours says to do about it; no advice to choose another plugin."""
@@ -239,7 +250,7 @@ class _Collector:
         # Files of the runs of a check are gone by the time that somebody reads this.
         if error.where and not Path(error.where).is_relative_to(self._folder):
             lines.append(f"where: {error.where}")
-        first = chain(error)[-1]
+        first = _chain(error)[-1]
         if isinstance(first, SeuBenchError) and first.remedy:
             lines.append(f"hint: {first.remedy}")
         return "\n".join(lines)
@@ -247,3 +258,36 @@ class _Collector:
 
 def _name_of(nodeid: str) -> str:
     return nodeid.rpartition("::")[2].removeprefix("test_")
+
+
+def place_raised(error: BaseException, modules: Set[str]) -> Place | None:
+    """Find the deepest line of a plugin's own code that an exception came through.
+
+    Args:
+        error: of the chain of its causes, the first that the plugin's code is part of counts.
+        modules: top-level import names of the plugin's code.
+
+    Returns:
+        The line; ``None``: no code of the plugin took part.
+    """
+    for each in reversed(_chain(error)):
+        if isinstance(each, SyntaxError) and each.filename and each.lineno:
+            return _place(each.filename, each.lineno, "")
+        for frame, line in reversed(list(traceback.walk_tb(each.__traceback__))):
+            if str(frame.f_globals.get("__name__", "")).partition(".")[0] in modules:
+                return _place(frame.f_code.co_filename, line, frame.f_code.co_qualname)
+    return None
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception, what it was raised from or in the handling of, and so on: what happened first comes last."""
+    found: list[BaseException] = []
+    pending: BaseException | None = error
+    while pending is not None and not any(pending is seen for seen in found):
+        found.append(pending)
+        pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
+    return found
+
+
+def _place(file: str, line: int, function: str) -> Place:
+    return Place(str(Path(file).resolve()), line, function, linecache.getline(file, line).strip())

@@ -22,9 +22,12 @@ import pytest
 import torch
 from scipy.special import bdtrc
 
+from seu_bench.config.streams import SCENARIOS
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.engine.forecast import differences
+from seu_bench.engine.resolve import scenarios_of
+from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.modes import steps_watched
 from seu_bench.testing.sizes import check_sizes
@@ -71,21 +74,16 @@ class StrategyContract(Contract):
 
     def test_learns(self, trial: Trial) -> None:
         """Right after learning a task, its test images are classified far better than by guessing."""
-        learner = trial.learner("tiny_pairs", brief=False).learn_all()
-        rows = learner.matrix.result()
-        for index, task in enumerate(learner.stream.plan.tasks):
-            accuracy = rows[learner.tasks - 1 if learner.whole_stream else index][index]
-            require(
-                accuracy is not None,
-                f"task {index} was evaluated and the accuracy matrix has no entry: hand context.evaluator on",
-            )
-            bar = above_chance(task.num_test, learner.choices(index))
-            require(
-                round((accuracy or 0.0) * task.num_test) >= bar,
-                f"task {index}: {accuracy:.2f} of {task.num_test} test images are right just after learning it; "
-                f"guessing gives {bar / task.num_test:.2f} once in {1 / BY_CHANCE:.0f} times. Give options that "
-                "learn quickly",
-            )
+        _check_learned(trial)
+
+    def test_learns_in_other_scenarios(self, trial: Trial) -> None:
+        """So it does in every other scenario that it declares."""
+        factory = trial.registry.strategies.find(trial.strategy).factory
+        others = [it for it in SCENARIOS if it in scenarios_of(factory) and it != trial.scenario]
+        if not others:
+            pytest.skip("this strategy learns in no other scenario")
+        for scenario in others:
+            _check_learned(replace(trial, scenario=scenario))
 
     @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_unequal", "tiny_lopsided"])
     def test_streams_of_unusual_shape(self, trial: Trial, benchmark: str) -> None:
@@ -272,6 +270,47 @@ class StrategyContract(Contract):
         require(
             least is None or most is None or (took is not None and least <= took <= most),
             f"operations of learning: cost said {least} to {most}, the run took {took}",
+        )
+
+
+class FrozenGrowthContract(StrategyContract):
+    """For strategies that never change what an earlier task is computed by: forgetting is exactly nothing."""
+
+    def test_earlier_outputs_keep_their_bits(self, trial: Trial) -> None:
+        """Logits of a learned task are bit-identical after every later task, and so are its accuracies."""
+        learner = trial.learner("tiny_three")
+        logits: list[torch.Tensor] = []
+        for task in range(learner.tasks):
+            learner.learn(task)
+            logits.append(learner.logits(task))
+            for earlier, before in enumerate(logits[:-1]):
+                require(
+                    torch.equal(learner.logits(earlier), before),
+                    f"learning task {task} changed the logits of task {earlier}: freeze what it is computed by, "
+                    "batch normalisation's running statistics too",
+                )
+        rows = learner.matrix.result()
+        for task in range(learner.tasks):
+            column = [rows[later][task] for later in range(task, learner.tasks)]
+            require(len(set(column)) == 1, f"column {task} of the accuracy matrix is {column} from the diagonal on")
+        require(forgetting(rows) == 0.0, f"forgetting is {forgetting(rows)}")
+
+
+def _check_learned(trial: Trial) -> None:
+    learner = trial.learner("tiny_pairs", brief=False).learn_all()
+    rows = learner.matrix.result()
+    for index, task in enumerate(learner.stream.plan.tasks):
+        accuracy = rows[learner.tasks - 1 if learner.whole_stream else index][index]
+        require(
+            accuracy is not None,
+            f"task {index} was evaluated and the accuracy matrix has no entry: hand context.evaluator on",
+        )
+        bar = above_chance(task.num_test, learner.choices(index))
+        require(
+            round((accuracy or 0.0) * task.num_test) >= bar,
+            f"task {index} ({trial.scenario}-incremental): {accuracy:.2f} of {task.num_test} test images are right "
+            f"just after learning it; guessing gives {bar / task.num_test:.2f} once in {1 / BY_CHANCE:.0f} times. Give "
+            "options that learn quickly",
         )
 
 

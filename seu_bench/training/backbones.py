@@ -15,27 +15,13 @@ if TYPE_CHECKING:
 
 
 def width_factor(context: StrategyContext) -> float:
-    """Factor on the widths of hidden layers of fixed backbones.
-
-    Args:
-        context: of the run.
-
-    Returns:
-        The option ``width``, or the protocol's.
-    """
+    """Return the factor on the widths of hidden layers: the option ``width``, or the protocol's."""
     width: float | None = getattr(context.options, "width", None)
     return context.protocol.model.width if width is None else width
 
 
 def dropout_factor(context: StrategyContext) -> float:
-    """Factor on the dropout rates of fixed backbones.
-
-    Args:
-        context: of the run.
-
-    Returns:
-        The option ``dropout``, or the protocol's.
-    """
+    """Return the factor on dropout rates: the option ``dropout``, or the protocol's."""
     dropout: float | None = getattr(context.options, "dropout", None)
     return context.protocol.model.dropout if dropout is None else dropout
 
@@ -44,7 +30,7 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
     """Make the network below the heads that was chosen for a run, its weights drawn from torch's generators or loaded.
 
     Args:
-        context: of the run; widths and dropout rates are those of its options, or of the protocol.
+        context: of the run.
         may_be_frozen: whether the caller heeds the option ``frozen``; otherwise it is refused.
 
     Returns:
@@ -86,15 +72,8 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
 def backbone_model(context: StrategyContext, *, may_be_frozen: bool = True) -> BackboneModel:
     """Make the backbone chosen for a run with the heads of its scenario, its weights drawn from the run's seed.
 
-    Args:
-        context: of the run.
-        may_be_frozen: as of :func:`build_backbone`.
-
-    Returns:
-        The model, on the CPU.
-
     Raises:
-        RequestError: as :func:`build_backbone`.
+        RequestError: as :func:`build_backbone`, whose argument ``may_be_frozen`` is.
     """
     from seu_bench.models.backbone import BackboneModel
     from seu_bench.utils.seeding import RandomState, derive_seed

@@ -32,16 +32,11 @@ class BackboneFactory(Protocol):
     summary: str
 
     def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build the network.
+        """Build a module from images ``[N, channels, height, width]`` to features ``[N, F]``, and return it with ``F``.
 
         Args:
-            channels: channels of an image.
-            height: height of an image in pixels.
-            width: width of an image in pixels.
+            channels, height, width: of an image.
             factor: multiplies the widths of hidden layers; 1 is the published network.
-
-        Returns:
-            A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
 
         Raises:
             RequestError: the network does not fit such images.
@@ -63,12 +58,7 @@ class ComponentFactory(Protocol):
     options: type[Options]
 
     def build(self, options: Any, task: Any) -> Stage[Any]:
-        """Build the stage of a task.
-
-        Args:
-            options: validated options.
-            task: what the strategy hands it.
-        """
+        """Build the stage of a task, given validated options and what the strategy hands it."""
 
 
 @dataclass(frozen=True)
@@ -136,18 +126,8 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
     """Return the context's options, checked to be of a kind.
 
-    Args:
-        context: of the run.
-        kind: class of the strategy's options.
-
-    Returns:
-        The options, typed as ``kind``.
-
     Raises:
         RequestError: the options are of another class.
-
-    Example:
-        ``strength = checked_options(context, AnchoredOptions).strength``
     """
     if not isinstance(context.options, kind):
         raise RequestError(
@@ -213,6 +193,11 @@ class Cost:
         return sum(stage.image_passes for stage in self.stages if stage.name != "evaluation")
 
     @property
+    def all_passes(self) -> int:
+        """Image passes of the run, evaluation included."""
+        return sum(stage.image_passes for stage in self.stages)
+
+    @property
     def train_flops(self) -> int | None:
         """Operations of learning, as in the record's metrics, at most; ``None``: not estimated."""
         return self._operations("flops")
@@ -225,11 +210,6 @@ class Cost:
     def _operations(self, name: str) -> int | None:
         found = [getattr(stage, name) for stage in self.stages if stage.name != "evaluation" and stage.image_passes]
         return None if None in found else sum(found)
-
-    @property
-    def all_passes(self) -> int:
-        """Image passes of the run, evaluation included."""
-        return sum(stage.image_passes for stage in self.stages)
 
 
 class StrategyFactory(Protocol):
@@ -255,21 +235,11 @@ class StrategyFactory(Protocol):
     presets: Mapping[str, Mapping[str, object]]
 
     def build(self, context: StrategyContext) -> SupervisedTemplate:  # type: ignore[type-arg]
-        """Build the strategy.
-
-        Args:
-            context: the run.
-
-        Returns:
-            An Avalanche strategy; usually a :class:`~seu_bench.training.strategy.StagedStrategy`.
+        """Build an Avalanche strategy; usually a :class:`~seu_bench.training.strategy.StagedStrategy`.
 
         Raises:
             RequestError: the options do not fit the run.
         """
 
     def cost(self, context: StrategyContext) -> Cost:
-        """Estimate the cost of a run, without data and weights.
-
-        Args:
-            context: the run.
-        """
+        """Estimate the cost of a run, without data and weights."""

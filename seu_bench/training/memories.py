@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.images import TaskImages
+from seu_bench.data.normaliser import Augmenter
 from seu_bench.data.planning import StreamPlan
 from seu_bench.training.monitoring.memory import KeptImages
 
@@ -27,9 +27,7 @@ class Batch(SimpleNamespace):
     """Images of a memory: tensors by name, whose first dimension is the image.
 
     Attributes:
-        x: images ``[N, C, H, W]``, as the network gets them.
-        y: labels ``[N]``.
-        task: task labels ``[N]``, on the CPU, as ``model(x, task)`` takes them.
+        x, y, task: images ``[N, C, H, W]``, labels ``[N]`` and, on the CPU, task labels ``[N]``.
 
     What else was remembered of each image has the name that it was given by.
     """
@@ -73,14 +71,7 @@ class Memory:
         self._augmenter = None if changed else images.augmenter
 
     def draw(self, count: int) -> Batch:
-        """Draw images at random, none twice.
-
-        Args:
-            count: how many, at most.
-
-        Returns:
-            The images, with all that is remembered of them.
-        """
+        """Draw so many images at most at random, none twice, with all that is remembered of them."""
         return self.at(torch.randperm(len(self))[:count])
 
     def at(self, positions: Tensor) -> Batch:
@@ -119,11 +110,7 @@ class Memory:
         self.fields = {k: rows.cpu().clone() if k in on_cpu else rows.clone() for k, rows in state["fields"].items()}
 
     def kept(self, plan: StreamPlan) -> dict[str, Any]:
-        """Return what a deployment would have to keep, by kind, as ``StagedStrategy.kept`` does.
-
-        Args:
-            plan: of the stream, which knows the size of each task's images.
-        """
+        """Return what a deployment would have to keep, by kind, as ``StagedStrategy.kept`` does."""
         if not len(self):
             return {}
         counts = torch.bincount(self.fields["origin"], minlength=len(plan.tasks)).tolist()
@@ -172,9 +159,6 @@ def as_wide(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 class Reservoir(Memory):
     """A uniform sample of all images shown so far (J. Vitter, "Random Sampling with a Reservoir", 1985).
 
-    Args:
-        capacity: images at most.
-
     Example:
         ::
 
@@ -191,14 +175,7 @@ class Reservoir(Memory):
         self._by_batch = False
 
     def add(self, *, x: Tensor, y: Tensor, task: Tensor, **more: Tensor) -> None:
-        """Show a batch.
-
-        Args:
-            x: images ``[N, C, H, W]``, as the network gets them.
-            y: labels ``[N]``.
-            task: task labels ``[N]``.
-            more: further tensors ``[N, ...]`` of each image, such as its logits.
-        """
+        """Show a batch: images as the network gets them, labels, task labels, and ``more`` of each, such as logits."""
         self._by_batch = True
         origin = torch.full((len(y),), self._origin)
         self._show(
@@ -292,13 +269,7 @@ def _lowest(rank: Tensor, among: Tensor, count: int) -> Tensor:
 
 class Balanced(GroupedMemory):
     """A uniform sample of each class's, or each task's, images, all of one size: each image has a random number, and
-    those of the lowest stay (as Avalanche's balanced buffers).
-
-    Args:
-        capacity, each, by: as of :class:`GroupedMemory`.
-
-    Example:
-        ``Balanced(200, by="task").add_images(task.train)``
+    those of the lowest stay (as Avalanche's balanced buffers), e.g. ``Balanced(200, by="task")``.
     """
 
     _counted = ("priority",)
@@ -310,14 +281,7 @@ class Balanced(GroupedMemory):
 
 
 class Ring(GroupedMemory):
-    """The newest images of each class, or of each task.
-
-    Args:
-        capacity, each, by: as of :class:`GroupedMemory`.
-
-    Example:
-        ``Ring(each=25, by="task").add_images(task.train)``
-    """
+    """The newest images of each class, or of each task, e.g. ``Ring(each=25, by="task")``."""
 
     def add_images(self, images: TaskImages) -> None:
         """Show all images of a task in their order, which is random already."""
@@ -327,12 +291,6 @@ class Ring(GroupedMemory):
 class Herded(GroupedMemory):
     """Images whose mean feature is near that of their class, the most important first (S.-A. Rebuffi et al., "iCaRL",
     CVPR 2017, algorithms 4 and 5).
-
-    Args:
-        capacity, each: as of :class:`GroupedMemory`; groups are classes.
-
-    Example:
-        ``Herded(2000).add_images(task.train, features)``
     """
 
     def __init__(self, capacity: int | None = None, *, each: int | None = None) -> None:
@@ -343,13 +301,9 @@ class Herded(GroupedMemory):
         return self.each if self.each is not None else (self.capacity or 0) // groups
 
     def add_images(self, images: TaskImages, features: Features) -> None:
-        """Choose images of a task's classes, and drop the least important of the others.
+        """Choose images of a task's classes by ``features`` of length 1, and drop the least important of the others.
 
         Those of a class that comes back are chosen anew, among its images and those that were kept.
-
-        Args:
-            images: of the task.
-            features: of length 1, computed class by class.
         """
         labels, task = images.labels.cpu(), images.task_label
         old = self.fields
@@ -371,18 +325,11 @@ class Herded(GroupedMemory):
 
 
 def herd(features: Tensor, count: int) -> Tensor:
-    """Choose images whose mean feature is near that of all, one after another.
-
-    Args:
-        features: ``[n, F]``.
-        count: how many; fewer where there are not so many.
+    """Choose so many rows of ``features`` ``[n, F]`` at most whose mean is near that of all (iCaRL, algorithm 4).
 
     Returns:
-        ``[min(count, n)]`` positions in the order in which they were chosen: each makes the mean of those chosen so far
-        as near to the mean of all as it can (iCaRL, algorithm 4). No image is chosen twice.
-
-    Example:
-        ``herd(torch.eye(3), 2)``
+        Positions in the order in which they were chosen: each makes the mean of those chosen so far as near to the mean
+        of all as it can. No image is chosen twice.
     """
     mean = features.mean(dim=0)
     chosen: list[int] = []

@@ -61,11 +61,8 @@ class Method(StagedStrategy):
 
                 name = "my_replay"
 
-                class Options(BackboneOptions):
-                    memory: PositiveInt = Field(200, description="images kept")
-
                 def setup(self):
-                    self.memory = Reservoir(self.options.memory)
+                    self.memory = Reservoir(200)
 
                 def batch_loss(self, x, y, task, logits):
                     loss = cross_entropy(logits, y)
@@ -140,16 +137,13 @@ class Method(StagedStrategy):
         """
 
     def predict(self, x: Tensor, task: int) -> Tensor:
-        """Return the logits that answer for images in evaluation; by default those of the network.
+        """Return the logits ``[N, outputs]`` that answer for images in evaluation; by default those of the network.
 
         It may use the model alone, of which a saved run is made again: keep tensors there by :meth:`buffer`.
 
         Args:
             x: images ``[N, C, H, W]``.
             task: whose path answers; 0 where one head answers for all.
-
-        Returns:
-            Logits ``[N, outputs]``.
         """
         logits: Tensor = self.network.logits(x, task)
         return logits
@@ -175,12 +169,7 @@ class Method(StagedStrategy):
         return positions
 
     def replay(self, x: Tensor, task: Tensor) -> Tensor:
-        """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed.
-
-        Args:
-            x: images ``[N, C, H, W]``.
-            task: task labels ``[N]``, on the CPU.
-        """
+        """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed."""
         self.passed(len(x))
         logits: Tensor = self.model(x, task)
         return logits
@@ -194,9 +183,6 @@ class Method(StagedStrategy):
 
         Yields:
             Images ``[b, C, H, W]`` and labels ``[b]``.
-
-        Example:
-            ``for x, y in self.counted(task.train): ...`` in :meth:`after_task`
         """
         with RepeatedBatches() as repeated:
             for x, y in images.batches(batch_size or self.eval_mb_size, shuffle=False):
@@ -249,11 +235,7 @@ class Method(StagedStrategy):
 
     @classmethod
     def build(cls, context: StrategyContext) -> Self:
-        """Build the method of a run.
-
-        Raises:
-            PluginError: :meth:`setup` assigned what cannot be saved.
-        """
+        """Build the method of a run, as :meth:`begin`."""
         with RandomState(derive_seed(context.seed, "model")).active():
             model = cls.make_model(context)
         return cls.of(context, model=model).begin(context.options, context.plan)

@@ -19,9 +19,7 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.monitoring.chance import chance_share, guessing_probability
-from seu_bench.training.monitoring.clipping import ClippedSteps
-from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.monitoring.learning import ClippedSteps, Stability, chance_share, guessing_probability
 from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
@@ -95,7 +93,6 @@ class Stage(ABC, Generic[Result]):
         device: device to compute on.
 
     Attributes:
-        name, task, epochs, device: as given.
         epoch: epochs done; within :meth:`run_epoch` the 0-based number of the present one.
         ended: set it within :meth:`run_epoch` to end the loop early, after this epoch; it is saved with the stage.
         image_passes: images counted so far.
@@ -161,14 +158,7 @@ class Stage(ABC, Generic[Result]):
             set_state(self, name, state[name])
 
     def passed(self, images: int) -> None:
-        """Count images passed forward, and report progress now and then.
-
-        Args:
-            images: number of images, e.g. of a batch.
-
-        Raises:
-            RunError: the stage exceeds the image passes that its factory announced.
-        """
+        """Count so many images passed forward, and report progress now and then."""
         self.image_passes += images
         if (rehearsal := active_rehearsal()) is not None and torch.is_grad_enabled():
             rehearsal.trained += images
@@ -179,20 +169,11 @@ class Stage(ABC, Generic[Result]):
             self._notify(running=now - self._began)
 
     def rewarded(self, accuracy: float, images: TaskImages) -> None:
-        """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well.
-
-        Args:
-            accuracy: in [0, 1].
-            images: those that it was measured on.
-        """
+        """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well."""
         self.guessing.append(guessing_probability(accuracy, images.labels))
 
     def advance(self) -> None:
-        """Run one epoch under the stage's own randomness.
-
-        Raises:
-            RunError: the loss is not finite any more.
-        """
+        """Run one epoch under the stage's own randomness; a loss that is not finite is a RunError."""
         with self._metered(), self.randomness.active(), self.clipped.counting():
             self.report = self.run_epoch()
         self.epoch += 1
@@ -217,7 +198,7 @@ class Stage(ABC, Generic[Result]):
         self._notify()
         if (rehearsal := active_rehearsal()) is not None:
             rehearsal.stage = self.name
-        with metered(self._costs, self._add_costs):
+        with self._abridging(self):
             for _ in abridged([1] * (self.epochs - self.epoch)):
                 if self.ended:
                     break
@@ -250,11 +231,7 @@ class Stage(ABC, Generic[Result]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned.
-
-        Raises:
-            RunError: the state is another stage's.
-        """
+        """Restore what :meth:`state_dict` returned; that of another stage is a RunError."""
         if (state["stage"], state["task"]) != (self.name, self.task):
             raise RunError(
                 f"this is the state of stage {state['stage']!r} of task {state['task']}, "
@@ -273,26 +250,20 @@ class Stage(ABC, Generic[Result]):
     @contextlib.contextmanager
     def _metered(self) -> Iterator[None]:
         self._began, computed = time.perf_counter(), time.process_time()
-
-        def costs() -> Costs:
-            return self.image_passes, counter.flops
-
-        def add_costs(further: Costs) -> None:
-            self.image_passes += further[0]
-            counter.flops += further[1]
-
-        with FlopCounter() as counter, metered(costs, add_costs):
+        with FlopCounter() as counter, self._abridging(counter):
             yield
         self.seconds += time.perf_counter() - self._began
         self.cpu_seconds += time.process_time() - computed
         self.flops += counter.flops
 
-    def _costs(self) -> Costs:
-        return self.image_passes, self.flops
+    def _abridging(self, counted: Any) -> contextlib.AbstractContextManager[None]:
+        """Have loops abridged by the images passed and the ``flops`` counted, if a rehearsal is on."""
 
-    def _add_costs(self, further: Costs) -> None:
-        self.image_passes += further[0]
-        self.flops += further[1]
+        def add_costs(further: Costs) -> None:
+            self.image_passes += further[0]
+            counted.flops += further[1]
+
+        return metered(lambda: (self.image_passes, counted.flops), add_costs)
 
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""

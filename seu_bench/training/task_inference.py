@@ -42,16 +42,10 @@ class TaskInference:
     scenario: Scenario
 
     def __call__(self, model: MultiHeadModel, images: Tensor, tasks: int) -> Tensor:
-        """Logits of images whose task is not known.
-
-        Args:
-            model: that answers for each task by ``forward_single_task``.
-            images: ``[N, C, H, W]``.
-            tasks: number of tasks learned.
+        """Return logits ``[N, outputs]`` of images whose task is not known, after so many ``tasks`` were learned.
 
         Returns:
-            ``[N, outputs]``: the logits of the task chosen for each image, those of other tasks' classes the lowest
-            finite number.
+            The logits of the task chosen for each image, those of other tasks' classes the lowest finite number.
 
         Raises:
             NotLearnedError: no task was learned yet.
@@ -95,14 +89,8 @@ def task_inference(context: StrategyContext) -> TaskInference | None:
 
 
 def all_paths_cost(cost: Cost) -> Cost:
-    """The cost of a run that infers tasks, from that of one which is told them.
-
-    Args:
-        cost: as the strategy's factory estimates it.
-
-    Returns:
-        The cost: evaluation passes an image once for each task learned, and it costs the sum of their operations.
-    """
+    """Return the cost of a run that infers tasks, from that of one which is told them: evaluation passes an image once
+    for each task learned, and it costs the sum of their operations."""
     stages = [
         replace(stage, evaluate=stage.evaluate * (stage.task + 1)) if stage.name == "evaluation" else stage
         for stage in cost.stages

@@ -46,7 +46,7 @@ _LATEX: Final[Mapping[str, str]] = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": "`{}", "'": "'{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
     **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
-    **{"≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "°": r"$^{\circ}$"},
+    **{"‡": r"$\ddagger$", "≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "°": r"$^{\circ}$"},
     **{"\u2013": "--", "\u2014": "---", "…": r"\dots{}"},
     **{"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"},
 }

@@ -1,4 +1,4 @@
-"""Display of a run: bars on a terminal, plain lines elsewhere, and an early notice if it will take long."""
+"""Progress of runs and sweeps: bars on a terminal, lines elsewhere, texts of strangers literally."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from support.sweeping import plan, record_of
 
-from seu_bench.cli import progress as progress_module
-from seu_bench.cli.progress import ProgressDisplay, duration
+from seu_bench.cli import progress as module
+from seu_bench.cli.progress import ProgressDisplay, SweepDisplay, duration
 from seu_bench.engine.forecast import Forecast
+from seu_bench.errors import Interruption
+from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.results.record import Record
+from seu_bench.sweeps.driver import JobResult, Remaining
 from seu_bench.training.interfaces import Cost, StageCost
 from seu_bench.training.stage import EpochReport, StageProgress
 
@@ -25,142 +29,93 @@ RECORD = Record(
     seed=7,
     task_names=("cats [red]", "dogs"),
 )
+#: Markup, a terminal's escape and a tabulator.
+EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"
+NOW = [1000.0]
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def cost(passes: int) -> Cost:
-    return Cost((1, 1), (1, 1), (1, 1), (1, 1), (StageCost("training", 0, passes, 0),))
-
-
-def report(
-    passes: int, *, task: int = 0, epoch: int = 1, stage: str = "training", done: bool = False, acc: float | None = None
-) -> StageProgress:
-    return StageProgress(stage, task, epoch, 4, EpochReport(0.5, acc), passes, 2.0, done)
-
-
-def display(
-    monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, shorter: str | None = "quick"
-) -> tuple[ProgressDisplay, Clock, StringIO]:
-    """A display on a page of text, with a clock that is set by hand."""
-    clock, page = Clock(), StringIO()
+def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> tuple[ProgressDisplay, StringIO]:
+    """The display of a run of 1,000 images that has begun, on a page of text."""
+    page = StringIO()
+    monkeypatch.setattr(module, "Forecast", lambda planned, before=0: Forecast(planned, lambda: NOW[0], before))
     console = Console(file=page, force_terminal=terminal, width=200, color_system=None)
-    monkeypatch.setattr(progress_module, "Forecast", lambda planned, before=0: Forecast(planned, clock, before))
-    return ProgressDisplay(console, shorter), clock, page
+    display = ProgressDisplay(console, foretell=lambda cost: ", about 9 h")
+    display.run_started(record=RECORD, cost=Cost((1, 1), (1, 1), (1, 1), (1, 1), (StageCost("training", 0, 1000, 0),)))
+    NOW[0] += 10
+    return display, page
+
+
+def report(passes: int, epoch: int, *, done: bool = False, accuracy: float | None = None) -> StageProgress:
+    return StageProgress("training", 1, epoch, 4, EpochReport(0.5, accuracy), passes, 2.0, done)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "-:--"), (0, "0:00"), (59.6, "1:00"), (61, "1:01"), (3599.6, "1:00:00"), (36_061, "10:01:01")],
+    ("seconds", "text"), [(None, "-:--"), (59.6, "1:00"), (61, "1:01"), (3599.6, "1:00:00"), (36_061, "10:01:01")]
 )
 def test_duration(seconds: float | None, text: str) -> None:
-    """Durations read as a clock does."""
     assert duration(seconds) == text
 
 
-def test_long_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first seconds, once, with the protocol that is shorter."""
-    shown, clock, page = display(monkeypatch)
-    shown.run_started(record=RECORD, cost=cost(1_000_000))
-    clock.now += 4
-    shown.stage_progress(progress=report(400))
-    assert "will take" not in page.getvalue()
-    clock.now += 2
-    shown.stage_progress(progress=report(600))
-    assert "this run will take about 2:46:34 more; --protocol quick is shorter\n" in page.getvalue()
-    clock.now += 100
-    shown.stage_progress(progress=report(700))
-    assert page.getvalue().count("will take") == 1
-
-
-def test_long_run_without_a_shorter_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No protocol is made up."""
-    shown, clock, page = display(monkeypatch, shorter=None)
-    shown.run_started(record=RECORD, cost=cost(1_000_000))
-    clock.now += 6
-    shown.stage_progress(progress=report(600))
-    assert "will take about 2:46:34 more\n" in page.getvalue()
-    assert "--protocol" not in page.getvalue()
-
-
-@pytest.mark.parametrize(("passes", "said"), [(360_000, False), (361_000, True)])
-def test_an_hour_is_the_limit(monkeypatch: pytest.MonkeyPatch, passes: int, said: bool) -> None:
-    """An hour passes without a word; more does not."""
-    shown, clock, page = display(monkeypatch)
-    shown.run_started(record=RECORD, cost=cost(passes))
-    clock.now += 6
-    shown.stage_progress(progress=report(600))
-    assert ("will take" in page.getvalue()) is said
-
-
-def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal: a line at the start, one for each stage and one at the end, and no control characters."""
-    shown, clock, page = display(monkeypatch)
-    shown.run_started(record=RECORD, cost=cost(1200))
-    clock.now += 1
-    for passes in (100, 200, 300):
-        shown.stage_progress(progress=report(passes))
-    shown.stage_progress(progress=report(400, epoch=4, done=True, acc=0.875))
-    clock.now += 1
-    shown.stage_progress(progress=report(200, task=1, epoch=1, stage="evaluation", done=True))
-    shown.run_finished(record=RECORD.model_copy(update={"status": "finished", "seconds": 61.0}))
+def test_lines_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start with the forecast, for each stage and at the end, without control characters."""
+    display, page = shown(monkeypatch, terminal=False)
+    display.stage_progress(progress=report(250, 2))
+    display.stage_progress(progress=report(500, 4, done=True, accuracy=0.875))
+    display.run_notice(message=EVIL)
+    display.run_finished(record=RECORD.model_copy(update={"status": "finished", "seconds": 61.0}))
     assert page.getvalue().splitlines() == [
-        "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,200 image passes",
-        "task 1/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 0:02 left",
-        "task 2/2 evaluation: 1 epoch in 2.0 s, accuracy not measured, about 0:02 left",
+        "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,000 image passes, about 9 h",
+        "task 2/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 0:10 left",
+        "it [red]broke[/red] [2J in two",
         "finished after 1:01",
     ]
 
 
-def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bar for the run with the time left, one for the stage with its epoch and accuracy; closed at the end."""
-    shown, clock, page = display(monkeypatch, terminal=True)
-    shown.run_started(record=RECORD, cost=cost(1000))
-    clock.now += 10
-    shown.stage_progress(progress=report(250, task=1, epoch=2, acc=0.5))
-    shown.bars.refresh()
+@pytest.mark.parametrize("status", ["finished", "interrupted"])
+def test_bars_of_a_run(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    """The run with the time left, the stage with its epoch and accuracy; the cursor is given back in any case."""
+    display, page = shown(monkeypatch, terminal=True)
+    display.stage_progress(progress=report(250, 2, accuracy=0.5))
+    display.bars.refresh()
     drawn = page.getvalue()
     assert re.search(r"run +\S+ +25% \d:\d\d:\d\d ETA 0:30", drawn)
     assert re.search(r"task 2/2 training, epoch 3/4 +\S+( \S+)? +50% \d:\d\d:\d\d accuracy 0.500", drawn)
-    shown.stage_progress(progress=report(1000, task=1, epoch=4, done=True))
-    shown.bars.refresh()
-    assert "100%" in page.getvalue()
-    assert "task 2/2 training: " not in page.getvalue()  # the lines are for where no bars are
-    shown.run_finished(record=RECORD.model_copy(update={"status": "failed", "seconds": 2.0}))
-    assert not shown.bars.live.is_started
-    assert page.getvalue().rstrip().endswith("failed after 0:02")
-
-
-def test_the_cursor_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bars hide the terminal's cursor, and show it again when a run ends in any way."""
-    shown, _, page = display(monkeypatch, terminal=True)
-    shown.run_started(record=RECORD, cost=cost(1000))
-    assert page.getvalue().count("\x1b[?25l") == 1
-    shown.run_finished(record=RECORD.model_copy(update={"status": "interrupted"}))
-    assert page.getvalue().count("\x1b[?25h") == 1
-
-
-def test_long_run_says_so_above_the_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal too."""
-    shown, clock, page = display(monkeypatch, terminal=True)
-    shown.run_started(record=RECORD, cost=cost(1_000_000))
-    clock.now += 6
-    shown.stage_progress(progress=report(600))
-    shown.run_finished(record=RECORD)
-    assert "this run will take about 2:46:34 more; --protocol quick is shorter" in page.getvalue()
+    display.run_finished(record=RECORD.model_copy(update={"status": status}))
+    assert not display.bars.live.is_started
+    assert page.getvalue().count("\x1b[?25l") == page.getvalue().count("\x1b[?25h") == 1
 
 
 def test_standard_error_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    """Standard output holds results alone."""
-    ProgressDisplay().run_started(record=RECORD, cost=cost(10))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "naive on split_cifar10 (paper)" in captured.err
+    ProgressDisplay().run_notice(message="seen")
+    assert tuple(capsys.readouterr()) == ("", "seen\n")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_sweep(terminal: bool) -> None:
+    """A line where a job starts, has a notice or ends; on a terminal also a bar over all of them."""
+    page = StringIO()
+    found = plan(strategy="naive", seeds="0-3", options={"epochs": 2})
+    first, second, third, _ = found.jobs
+    display = SweepDisplay(found, Console(file=page, force_terminal=terminal, width=160, color_system=None))
+    with display.bars:
+        display(Started(run_id=first.run_id, where="cuda 1"))
+        display(Noticed(run_id=first.run_id, message=EVIL))
+        display(JobResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
+        display(JobResult(second, "lost", EVIL))
+        display(Remaining(125.0))
+        display(Interruption("interrupted by SIGINT", 130))
+        display(JobResult(third, "pending", made=False))
+        (bar,) = display.bars.tasks
+        assert (bar.percentage, bar.fields["note"]) == (50, "2/4 jobs, about 2:05 left")
+    label = "split_digits smoke: naive (epochs=2), seed"
+    lines = [
+        f"{label} 0: started on cuda 1",
+        f"{label} 0: it [red]broke[/red] [2J in two",
+        f"[1/4] {label} 0: finished in 1:05, accuracy 50.00 %",
+        f"[2/4] {label} 1: lost: it [red]broke[/red] [2J in two",
+        "interrupted by SIGINT: running jobs write their checkpoints; once more stops at once",
+    ]
+    if terminal:
+        assert all(line in page.getvalue() for line in lines) and "\x1b[2J" not in page.getvalue()
+    else:
+        assert page.getvalue().splitlines() == lines

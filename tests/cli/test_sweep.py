@@ -172,3 +172,50 @@ def test_unknown_executor(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     with pytest.raises(UnknownNameError):
         Registry().executors.find("slurp")
+
+
+#: An executor that refuses everything and says what it was given. The flag ``--device`` is the command's own.
+FLAGGED = """
+from typing import Annotated
+
+from seu_bench import hookimpl
+from seu_bench.config.options import Options
+from seu_bench.config.run import CommandLine
+from seu_bench.errors import RequestError
+
+
+class FlaggedOptions(Options):
+    queue: Annotated[str, CommandLine(("--queue",), "NAME")] = "short"
+    device: Annotated[str, CommandLine(("--device",))] = "none"
+
+
+class Flagged:
+    summary = "refuses"
+    options = FlaggedOptions
+    detaches = False
+
+    def build(self, options, device, threads):
+        raise RequestError(f"{options.queue}, {options.device}, {device}")
+
+
+@hookimpl
+def register_executors(register):
+    register("flagged", Flagged())
+"""
+
+
+def test_flags_of_an_executor(command: Command, install: Install, tmp_path: Path) -> None:
+    """They come with it; the command's own come first, and ``-o`` reaches every option, but not what a flag set."""
+    unknown = command("sweep", "--queue", "long")
+    assert (unknown.status, "--queue" in unknown.err) == (2, True)
+    install("another", {"flagged": "flagged"}, {"flagged": FLAGGED})
+    asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--executor", "flagged")
+    for given, said in (
+        (("--queue", "long", "--device", "cpu"), "long, none, cpu"),
+        (("-o", "executor.queue=3", "-o", "executor.device=x"), "queue: must be text in quotes"),
+        (("--queue", "long", "-o", "executor.queue=x"), "option 'executor.queue' is given twice"),
+        (("--partition", "debug"), "'partition' is not an option"),
+    ):
+        answer = command(*asked, *given)
+        assert answer.status == 2 and said in answer.err, answer.err
+    assert "--queue NAME" in command("sweep", "--help").out

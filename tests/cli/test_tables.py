@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -57,19 +56,6 @@ class TestMatrix:
     def test_nothing_measured(self, matrix: tuple[tuple[float | None, ...], ...]) -> None:
         text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
         assert text == "no accuracy was measured\n"
-
-    def test_colours_say_the_same(self) -> None:
-        """The lighter the better, and letters that can be read on it; none where nothing was measured."""
-        values = tuple(task / 10 for task in range(11))
-        record = a_record(11, accuracy_matrix=((),) * 10 + (values,))
-        text = rendered(matrix_table(record), force_terminal=True, color_system="truecolor")
-        cells = re.findall(r"\x1b\[38;2;(\d+);\d+;\d+;48;2;(\d+);(\d+);(\d+)m *(\d+)\.0\x1b", text)
-        assert [int(cell[4]) for cell in cells] == [10 * task for task in range(11)]
-        light = [0.2126 * int(red) + 0.7152 * int(green) + 0.0722 * int(blue) for _, red, green, blue, _ in cells]
-        assert light == sorted(light)
-        letters = [int(cell[0]) for cell in cells]
-        assert all(abs(letter - background) > 90 for letter, background in zip(letters, light, strict=True))
-        assert re.sub(r"\x1b\[[\d;]*m", "", text) == rendered(matrix_table(record))
 
     def test_what_is_no_accuracy_has_no_colour(self) -> None:
         odd = ((float("nan"), 2.0), (-1.0, float("inf")))
@@ -146,28 +132,6 @@ class TestLeaderboard:
         assert "14.30 ± 0.00" in narrow
         assert "…" not in narrow
         assert "% of joint" not in text
-
-    def test_beside_joint(self, tmp_path: Path) -> None:
-        """Only where there are runs of joint; both tables hold in the width."""
-        for seed in range(2):
-            write_record(tmp_path, a_record(run_id=f"a{seed}", seed=seed))
-            matrix = ((), (), (0.286 - 0.1 * seed,) * 3)
-            write_record(
-                tmp_path, a_record(run_id=f"j{seed}", strategy="joint", options={}, accuracy_matrix=matrix, seed=seed)
-            )
-        (board,) = leaderboards(tmp_path)
-        text = rendered(leaderboard_table(board), width=200)
-        assert text.index("mixed score") < text.index("beside one model trained jointly") < text.index("% of joint")
-        assert text.count(f"data {'ab' * 32}") == 1
-        first, second = 14.3 / 28.6, 14.3 / 18.6
-        assert f"{50 * (first + second):.2f} ± {100 * (second - first) / 2**0.5:.2f}" in text
-        assert "100.00 ± 0.00" in text
-        # joint's mean is 23.6 and the diagonal's 13.3.
-        assert "10.30 ± 7.07" in text
-        narrow = rendered(leaderboard_table(board))
-        assert max(map(len, narrow.splitlines())) <= 80
-        assert "…" not in narrow
-        assert "10.30 ± 7.07" in narrow
 
 
 class TestSummary:

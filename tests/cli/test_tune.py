@@ -60,7 +60,7 @@ def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     ("given", "message"),
     [
         ((), "space"),
-        (("-g", "learning_rate"), "is no option with values"),
+        (("-g", "learning_rate"), "is not an assignment"),
         (("-g", "epochs=1,2", "-g", "epochs=3"), "given twice"),
         (("-g", "epochs=1..9"), "a range, which a grid has not"),
         (("-g", "epoch=1,2"), "did you mean 'epochs'"),

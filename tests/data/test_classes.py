@@ -9,9 +9,9 @@ import pytest
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.data.classes import class_names, names_classes, numbered, task_title
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.data.planning import StreamPlan, plan_stream
+from seu_bench.data.tasks import class_names, names_classes, numbered, task_title
 from seu_bench.errors import RequestError
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -93,28 +93,10 @@ def test_names_that_say_nothing_or_too_much() -> None:
     assert "have no names" in str(refusal(flowers([["rose"]]), NUMBERS).remedy)
     assert plan(flowers([["0", "3"]]), NUMBERS) == plan(flowers([[0, 3]]), NUMBERS)
     error = refusal(flowers([["daisy", "rose"], [2, 3, "tulip"]]))
-    assert "twice in a group: 3 ('tulip')" in error.what
-    assert "names classes of no task: 'tulip'" in refusal(flowers([[0], [1]], order=["tulip", 0])).what
-    assert "of several tasks: 'rose'" in refusal(flowers([[0, 1], [1]], order=["daisy", "rose"])).what
+    assert "3 tulip is twice in a group" in error.what
+    assert "names a class of no task: 'tulip'" in refusal(flowers([[0], [1]], order=["tulip", 0])).what
+    assert "a class of several tasks: 'rose'" in refusal(flowers([[0, 1], [1]], order=["daisy", "rose"])).what
     assert "is [0, 0]" in refusal(flowers([["daisy", "rose"], [2]], order=["daisy", "rose"])).what
-
-
-def test_tasks_of_one_class() -> None:
-    """One output, or more of which one alone has images."""
-    counts = replace(FLOWERS, train_per_class=(100, 0, 100, 100), test_per_class=(10, 0, 10, 10))
-    mixed = plan(flowers([[0, 1], [2], [3]]), counts)
-    assert mixed.one_class_tasks == (0, 1, 2)
-    assert "3 of 3 tasks have images of one class only" in mixed.warnings[0]
-    (warning,) = plan(flowers([[0, 2], [3]]), counts).warnings
-    assert "task 'tulip' has" in warning and "never ranked" in warning
-    assert plan(flowers([[0, 2], [1, 3]])).warnings == ()
-
-
-@pytest.mark.parametrize("name", sorted(DATASETS))
-def test_named_sets_name_all_of_their_classes(name: str) -> None:
-    info = DATASETS[name].info(None)
-    assert info.class_names is not None
-    assert len(info.class_names) == len(set(info.class_names)) == info.num_classes
 
 
 def test_names_of_named_sets_are_those_of_torchvision() -> None:

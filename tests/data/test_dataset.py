@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from support.tiny import raw_dataset
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
-from seu_bench.data.sources.common import require_memory
-from seu_bench.data.sources.definitions import definition_source
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, require_memory
+from seu_bench.data.sources import definition_source
 from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench.errors import DataError
 

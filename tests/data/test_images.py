@@ -14,7 +14,7 @@ from avalanche.training.plugins import AGEMPlugin, EvaluationPlugin, EWCPlugin, 
 from avalanche.training.supervised import Naive
 from support.tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset, same, weights
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.avalanche import BatchLoader, TaskDataset, task_images
@@ -149,15 +149,6 @@ def test_subsets_and_concatenations(permuted: bool) -> None:
         assert equal([torch.cat(column) for column in zip(*loader, strict=True)], wanted)
 
 
-def test_torchs_own_concatenation() -> None:
-    """ConcatDataset asks image by image; the collate function stacks the same tensors."""
-    sets = [TaskDataset.of(task.train) for task in stream().tasks]
-    joined: Any = ConcatDataset(sets)
-    loader: Any = DataLoader(joined, batch_size=9, collate_fn=sets[0].collate_fn)
-    expected = [torch.cat(pair) for pair in zip(*(everything(t.train) for t in stream().tasks), strict=True)]
-    assert equal([torch.cat(column) for column in zip(*loader, strict=True)], expected)
-
-
 def test_task_images_of_ours() -> None:
     """Our own data sets, whole or cut, come back without copying an image."""
     images = stream().tasks[1].train
@@ -184,12 +175,6 @@ def test_images_of_several_tasks_are_no_tasks_images() -> None:
     mixed = train[0].dataset.concat(train[1].dataset)
     with pytest.raises(RunError, match="the data set for task 0 has images of 2 tasks"):
         task_images(mixed, 0, torch.device("cpu"))
-
-
-def test_no_images_are_no_batches() -> None:
-    """An empty split is gone through without a batch."""
-    images = stream().tasks[0].train.part(0, 0)
-    assert list(images.batches(4, shuffle=True)) == list(images.batches(4, shuffle=False)) == []
 
 
 def test_a_batch_is_a_sequence_of_images() -> None:
@@ -272,22 +257,3 @@ def test_importances_are_those_of_a_plain_dataset() -> None:
             assert torch.equal(importance.data, found[1][name].data)
         assert sum(float(importance.data.sum()) for importance in found[0].values()) > 0
         assert float(found[0][f"heads.{1 - index}.weight"].data.sum()) == 0
-
-
-def test_replay_keeps_images_of_every_task() -> None:
-    """The replay memory holds images of both tasks with their own labels and tasks."""
-    source = stream()
-    plugin = ReplayPlugin(mem_size=10)
-    learner = strategy(source, plugin)
-    for experience in source.avalanche().train_stream:
-        learner.train(experience, num_workers=0)
-    memory: Any = plugin.storage_policy.buffer
-    assert len(memory) == 10
-    known = [everything(task.train) for task in source.tasks]
-    tasks = set()
-    for x, y, t in (memory[index] for index in range(10)):
-        images, labels, _ = known[int(t)]
-        place = [torch.equal(image, x) for image in images].index(True)
-        assert int(labels[place]) == int(y)
-        tasks.add(int(t))
-    assert tasks == {0, 1}

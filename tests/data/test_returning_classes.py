@@ -14,7 +14,7 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.planning import plan_stream
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.data.task_parts import ordered_tasks
+from seu_bench.data.tasks import ordered_tasks
 from seu_bench.errors import RequestError
 
 
@@ -113,16 +113,11 @@ def test_domains_of_other_names_are_refused(labels: list[int] | None) -> None:
     assert "same names in all tasks" in str(error.value.remedy)
 
 
-def test_domains_without_names_share_classes_by_number() -> None:
-    stream = built(sequence("domain"), named(), named("ant cat"))
-    assert [sorted(set(task.test.labels.tolist())) for task in stream.tasks] == [[0, 1], [0, 1]]
-
-
 def test_domains_of_groups_share_classes_by_place() -> None:
     """First and second class of a group; one class is not both."""
     data = named(classes=4)
     parts = ordered_tasks(classes_spec(groups=[[0, 1], [2, 3], [1, 0]], scenario="domain"), {"tiny": data.info}, 0)
-    assert {part.index: part.classes for part in parts} == {0: (0, 1), 1: (2, 3), 2: (0, 1)}
+    assert {part.index: part.labels for part in parts} == {0: (0, 1), 1: (2, 3), 2: (0, 1)}
     with pytest.raises(RequestError, match="task 'classes 1-2' has 1 at another place than earlier ones"):
         built(classes_spec(groups=[[0, 1], [1, 2]], scenario="domain"), data)
 
@@ -155,20 +150,3 @@ def test_tasks_of_unequal_size(keys: dict[str, int], sizes: list[int]) -> None:
             parts = ordered_tasks(classes_spec(**keys, order=order), info, seed)
             assert [len(part.labels) for part in parts] == sizes
             assert sorted(label for part in parts for label in part.labels) == list(range(7))
-
-
-def test_tasks_between_the_first_and_the_last_are_shuffled() -> None:
-    info = {"tiny": named(classes=9).info}
-    orders = {
-        tuple(part.index for part in ordered_tasks(classes_spec(first=2, then=2), info, seed)) for seed in range(9)
-    }
-    assert len(orders) > 1 and {(order[0], order[-1]) for order in orders} == {(0, 4)}
-
-
-@pytest.mark.parametrize(
-    ("keys", "where"), [({"first": 8, "then": 2}, "stream.first"), ({"then": 8}, "stream.classes_per_task")]
-)
-def test_more_classes_than_there_are(keys: dict[str, int], where: str) -> None:
-    with pytest.raises(RequestError, match="has tasks of 8 classes, but 'tiny' has 7") as error:
-        ordered_tasks(classes_spec(**keys), {"tiny": named(classes=7).info}, 0)
-    assert str(error.value.where).startswith(where)

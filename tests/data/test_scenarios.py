@@ -15,7 +15,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.data.avalanche import BatchLoader, MixedBatches, task_images
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.errors import RequestError, SpecError
+from seu_bench.errors import RequestError
 from seu_bench.testing.streams import class_split
 from seu_bench_benchmarks import DATASETS
 
@@ -61,16 +61,6 @@ def test_task_labels_are_told_in_the_task_incremental_scenario_alone(scenario: S
             assert experience.current_experience == place
 
 
-def test_classes_of_an_experience_are_its_labels() -> None:
-    """Avalanche's strategies read them there."""
-    found = {
-        scenario: [exp.classes_in_this_experience for exp in stream(scenario).avalanche().train_stream]
-        for scenario in ("task", "class", "domain")
-    }
-    assert found["class"] == [[0, 1], [2, 3], [4, 5]]
-    assert found["task"] == found["domain"] == [[0, 1]] * 3
-
-
 def test_domains_must_have_as_many_classes() -> None:
     """One head answers for all of them."""
     with pytest.raises(RequestError, match="have 2 or 3 classes") as error:
@@ -87,14 +77,6 @@ def cifar(seed: int, **table: Any) -> StreamPlan:
     return plan_stream(benchmark, {"cifar100": DATASETS["cifar100"].info(None)}, ImageLimits(), seed)
 
 
-def test_order_1993_is_the_fields() -> None:
-    """The first ten classes of CIFAR-100 in the order that continual learners have used since iCaRL, for every seed."""
-    known = DATASETS["cifar100"].info(None).class_names or ()
-    first = [known[label] for label in (68, 56, 78, 8, 23, 84, 90, 65, 74, 76)]
-    for seed in (0, 1):
-        assert list(cifar(seed, class_order=1993).tasks[0].class_names) == first
-
-
 def test_classes_are_shuffled_by_the_runs_seed() -> None:
     """As NumPy's legacy generator shuffles them; every class is in one task."""
     known = np.array(DATASETS["cifar100"].info(None).class_names)
@@ -105,22 +87,6 @@ def test_classes_are_shuffled_by_the_runs_seed() -> None:
         assert [name for task in plan.tasks for name in task.class_names] == known[order].tolist()
         assert plan.order == tuple(range(10))
     assert cifar(0).tasks[0].class_names == tuple(known[:10])
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"class_order": 1993}, "groups name the classes"),
-        ({"scenario": "open"}, "scenario"),
-        ({"groups": None, "classes_per_task": 2, "class_order": "shuffled", "order": [2, 0, 1]}, "class_order decides"),
-    ],
-)
-def test_what_does_not_fit_together(table: dict[str, Any], message: str) -> None:
-    """Orders of classes and of tasks that contradict each other."""
-    with pytest.raises((SpecError, ValueError), match=message):
-        BenchmarkSpec.model_validate(
-            {"name": "tiny", "stream": {**class_split(GROUPS), **table}, "protocols": {"paper": {}}}
-        )
 
 
 def test_only_other_scenarios_change_a_benchmarks_identity() -> None:

@@ -8,17 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from avalanche.benchmarks import CLScenario
 from support.streams import ALL, UNCHANGED, classes_spec, everything, made
-from support.tiny import all_threads, benchmark, class_stream, one_thread, raw_dataset
+from support.tiny import all_threads, benchmark, one_thread, raw_dataset
 
 import seu_bench_benchmarks
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.classes import shuffled
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream
@@ -66,15 +62,6 @@ def test_order_of_ten_tasks(tmp_path: Path) -> None:
     assert seeds == [100 * drawn + position for position, drawn in enumerate(order)]
 
 
-def test_classes_of_the_second_task(tmp_path: Path) -> None:
-    """With seed 0 the second task of split CIFAR-10 is airplane and automobile; tasks are runs of classes."""
-    spec, infos = shipped("split_cifar10"), {"cifar10": DATASETS["cifar10"].info(tmp_path)}
-    assert [part.classes for part in ordered_tasks(spec, infos, 0)] == [(4, 5), (0, 1), (2, 3), (6, 7), (8, 9)]
-    hundred = {"cifar100": DATASETS["cifar100"].info(tmp_path)}
-    parts = ordered_tasks(shipped("split_cifar100"), hundred, 0)
-    assert [part.classes for part in parts] == [tuple(range(20 * k, 20 * k + 20)) for k in (2, 0, 1, 3, 4)]
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "sizes"),
     [
@@ -106,15 +93,6 @@ def test_sizes_of_the_shipped_benchmarks(
         assert [(task.num_classes, task.num_train, task.num_valid, task.num_test) for task in plan.tasks] == sizes
 
 
-def test_mixture_is_in_the_codes_order(tmp_path: Path) -> None:
-    """The mixture's order is fixed: SVHN before Fashion-MNIST."""
-    spec = shipped("mixture")
-    infos = {each: DATASETS[each].info(tmp_path) for each in dataset_names(spec)}
-    for seed in (0, 1):
-        names = [task.name for task in plan_stream(spec, infos, ALL, seed).tasks]
-        assert names == ["emnist", "mnist", "svhn", "fashion", "kmnist"]
-
-
 # --- splits -------------------------------------------------------------------------------------------------------
 
 
@@ -133,14 +111,6 @@ def test_split_is_the_published_shuffle(seed: int) -> None:
         assert not set(positions(task.valid)) & set(positions(task.train))
         assert sorted(positions(task.valid) + positions(task.train)) == pool.tolist()
         assert positions(task.test) == [row for row, label in enumerate(data.test.labels) if label in classes]
-
-
-def test_shuffled_equals_sklearns() -> None:
-    """The index shuffle is the one that the published code calls."""
-    from sklearn.utils import shuffle
-
-    for count, seed in ((5, 0), (784, 203), (1000, 4)):
-        assert shuffled(count, seed).tolist() == shuffle(np.arange(count), random_state=seed).tolist()
 
 
 def test_limits() -> None:
@@ -244,24 +214,3 @@ def test_fingerprint() -> None:
             other = replace(data, **{split: replace(part, **{change: array})})
             others.add(fingerprint(spec, {"tiny": other}))
     assert len(others) == 8
-
-
-def test_avalanche_benchmark() -> None:
-    """Three streams of one experience per task, with task labels and the classes of each as a list."""
-    stream = class_stream([[0, 1], [2, 3, 4]])
-    scenario = stream.avalanche()
-    assert isinstance(scenario, CLScenario)
-    assert set(scenario.streams) == {"train", "valid", "test"}
-    for name, experiences in scenario.streams.items():
-        assert [experience.task_label for experience in experiences] == [0, 1]
-        assert [experience.current_experience for experience in experiences] == [0, 1]
-        assert [experience.classes_in_this_experience for experience in experiences] == [[0, 1], [0, 1, 2]]
-        assert {experience.origin_stream.name for experience in experiences} == {name}
-        for experience, task in zip(experiences, stream.tasks, strict=True):
-            images: TaskImages = getattr(task, name)
-            assert isinstance(experience.dataset, TaskDataset)
-            assert len(experience.dataset) == len(images)
-            assert list(experience.dataset.targets) == images.labels.tolist()
-            x, y, t = experience.dataset[1]
-            assert torch.equal(x, everything(images)[0][1]) and int(y) == int(images.labels[1])
-            assert int(t) == task.train.task == images.task

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.streams import UNCHANGED, classes_spec, everything, made, permuted_spec
+from support.streams import classes_spec, everything, made, permuted_spec
 from support.tiny import all_threads, one_thread, raw_dataset
 from torchvision.transforms import Compose, Normalize, ToTensor
 
@@ -38,17 +38,6 @@ def test_permutations(seed: int) -> None:
         assert pixels.tolist() != list(range(64))
     assert seen[0] != seen[1] != seen[2]
     assert stream.plan.order == tuple(order.tolist())
-
-
-def test_permutation_of_grey_images_repeated_to_three_channels() -> None:
-    """A grey image is permuted first and repeated afterwards: the three channels stay alike."""
-    data = raw_dataset([8, 8], [4, 4])
-    stream = made(permuted_spec(tasks=2, input={**UNCHANGED, "channels": 3}), data)
-    one = made(permuted_spec(tasks=2), data)
-    for task, plain in zip(stream.tasks, one.tasks, strict=True):
-        x = everything(task.train)[0]
-        assert x.shape == (len(task.train), 3, 8, 8)
-        assert torch.equal(x, everything(plain.train)[0].expand(-1, 3, -1, -1))
 
 
 @pytest.mark.parametrize(

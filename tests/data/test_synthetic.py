@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from seu_bench.data import synthetic
-from seu_bench.data.dataset import DatasetInfo, RawDataset
+from seu_bench.data.dataset import RawDataset
 from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -52,43 +49,3 @@ def test_only_occurring_classes_occur() -> None:
     data = synthetic_dataset(DATASETS["emnist_letters"].info(None), seed=0)
     for split in (data.train, data.test):
         assert sorted(np.unique(split.labels)) == list(range(1, 27))
-
-
-def test_proportions_and_least_sizes() -> None:
-    info = DatasetInfo("uneven", 1, 10, 12, 3, 7100, 710, (5000, 2000, 100), (500, 200, 10))
-    data = synthetic_dataset(info, seed=0, scale=0.1)
-    assert data.info.train_per_class == (500, 200, 30)
-    assert data.info.test_per_class == (50, 20, 10)
-
-
-def test_sizes_without_counts_are_balanced() -> None:
-    data = synthetic_dataset(DatasetInfo("plain", 3, 16, 9, 4, 1000, 400), seed=0, scale=0.2)
-    assert data.info.train_per_class == (50,) * 4
-    assert data.info.test_per_class == (20,) * 4
-    assert data.train.images.shape[1:] == (3, 16, 9)
-
-
-def test_chunks_fill_every_image() -> None:
-    data = synthetic_dataset(DatasetInfo("many", 1, 8, 8, 2, 5000, 20), seed=0, scale=1.0)
-    assert len(data.train) == 5000
-    assert data.train.images.reshape(5000, -1).std(axis=1).min() > 0
-
-
-def test_images_are_made_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not image by image: 3000 training images of CIFAR-100 in two chunks, 1000 test images in one."""
-    sizes: list[int] = []
-
-    def pictures(prototypes: Any, labels: Any, *more: Any) -> Any:
-        sizes.append(len(labels))
-        return made(prototypes, labels, *more)
-
-    made = synthetic._pictures
-    monkeypatch.setattr(synthetic, "_pictures", pictures)
-    synthetic_dataset(DATASETS["cifar100"].info(None), seed=0)
-    assert sizes == [synthetic.CHUNK, 3000 - synthetic.CHUNK, 1000]
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0])
-def test_scale_must_be_positive(scale: float) -> None:
-    with pytest.raises(ValueError, match="scale must be positive"):
-        synthetic_dataset(DATASETS["mnist"].info(None), seed=0, scale=scale)

@@ -16,10 +16,9 @@ from support.tiny import registry
 from benchmarks.datasets import DATASETS
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Request
-from seu_bench.data.class_pools import pool_sizes
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import StreamPlan, plan_stream
+from seu_bench.data.planning import StreamPlan, plan_stream, pool_sizes
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import RequestError
@@ -123,16 +122,6 @@ def test_no_image_is_in_two_splits_or_twice(name: str) -> None:
         trained.setdefault(store, set()).update(rows[0])
         held.setdefault(store, set()).update(rows[1])
         assert place < 100
-
-
-def test_few_images_are_shared_out() -> None:
-    """With 600 of a class the task that comes back has images that it had: of its own split alone."""
-    first, *_, again = built("transfer_s_minus", 0, 600).tasks
-    assert per_class(first.train) == [400] * 10 and per_class(again.valid) == [20] * 10
-    assert set(again.train.rows.tolist()) <= set(first.train.rows.tolist())
-    assert set(again.valid.rows.tolist()) <= set(first.valid.rows.tolist())
-    scarce = built("transfer_s_minus", 0, 30).tasks[0]
-    assert (per_class(scarce.train), per_class(scarce.valid)) == ([20] * 10, [10] * 10)
 
 
 def content(stream: TaskStream) -> list[bytes]:
@@ -251,9 +240,3 @@ def test_refused(task: dict[str, Any], what: str) -> None:
     stream = {"kind": "datasets", "tasks": {"it": {"dataset": "mnist", **task}}}
     with pytest.raises(RequestError, match=what):
         build_stream(benchmark(stream), lambda _: numbered_set("mnist", 50), ImageLimits(), 0)
-
-
-def test_only_grey_images_have_a_color() -> None:
-    stream = {"kind": "datasets", "tasks": {"it": {"dataset": "cifar10", "input": {"color": [0, 0, 1]}}}}
-    with pytest.raises(RequestError, match="only grey images can be given a colour"):
-        build_stream(benchmark(stream), lambda _: numbered_set("cifar10", 50), ImageLimits(), 0)

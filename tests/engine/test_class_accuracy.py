@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.data.streams import build_stream
@@ -122,23 +121,6 @@ def test_a_class_that_comes_back_keeps_its_name(learn: Learn) -> None:
         for task, counts in enumerate(record.task_class_counts)
     ]
     assert named == [[("2", 12), ("0", 24)], [("4", 6), ("2", 12), ("3", 1)]]
-
-
-def test_frames_have_them(learn: Learn, tmp_path: Path) -> None:
-    """Metrics by default, the counts with the details; the leaderboard has a column of the accuracy over images."""
-    record = learn()
-    row = seu_bench.load_records(tmp_path).iloc[0]
-    assert (row["image_acc"], row["balanced_acc"]) == (record.metrics["image_acc"], record.metrics["balanced_acc"])
-    assert seu_bench.load_records(tmp_path, details=True)["task_class_counts"][0] == record.task_class_counts
-    assert seu_bench.leaderboard(tmp_path).frame["image_acc_mean"][0] == record.metrics["image_acc"]
-
-
-def test_no_column_where_tasks_have_as_many_images(learn: Learn, tmp_path: Path) -> None:
-    """It would be that of the accuracy again."""
-    groups = {"backbone": "linear", "epochs": 1, "benchmark.stream.groups": [[1], [2]]}
-    record = learn(options=groups | {"benchmark.stream.scenario": "class"})
-    assert record.metrics["image_acc"] == pytest.approx(record.metrics["acc"])
-    assert "image_acc_mean" not in seu_bench.leaderboard(tmp_path).frame
 
 
 def test_a_resumed_run_keeps_them(learn: Learn, tmp_path: Path) -> None:

@@ -174,16 +174,6 @@ def test_a_model_says_what_a_task_is_exported_from() -> None:
         assert isinstance(network, BackboneModel) and len(network.heads) == heads
 
 
-@pytest.mark.long
-def test_in_the_folder_of_the_run(command: Command, folders: RunFolders, results: Path) -> None:
-    """Where no file is named; by run id. Twice the same bytes, in place of what was there."""
-    path = folders["naive"] / "task-1.onnx"
-    path.write_text("something else")
-    answer = command("export", folders["naive"].name, "--task", 1, "--results", results)
-    assert answer.out == f"onnx: {path}\n"
-    assert path.read_bytes() == onnx_bytes(load_model(folders["naive"]), 1)
-
-
 def test_refused(command: Command, folders: RunFolders, tmp_path: Path) -> None:
     """A task that was not learned, by name where it has one; a run without weights; no run."""
     folder = tmp_path / "runs" / folders["naive"].name
@@ -201,15 +191,6 @@ def test_refused(command: Command, folders: RunFolders, tmp_path: Path) -> None:
     assert "saved no weights" in command("export", folder, "--task", 0).err
     assert command("export", "nobody", "--task", 0, "--results", tmp_path).status == 2
     assert not list(folder.glob("*.onnx"))
-
-
-def test_where_nothing_can_be_written(command: Command, folders: RunFolders, tmp_path: Path) -> None:
-    """The folder is a file: one message, and it is as it was."""
-    (tmp_path / "file").write_text("mine")
-    answer = command("export", folders["naive"], "--task", 0, "--output", tmp_path / "file" / "network.onnx")
-    assert (answer.status, answer.out) == (2, "")
-    assert str(tmp_path / "file" / "network.onnx") in answer.err
-    assert (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript"])

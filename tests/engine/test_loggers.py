@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -23,9 +22,8 @@ import torch
 from support.commands import Command, Install
 from support.logged import EPOCHS, Keeping, Log, Witness, draw, due, logged_run
 
-import seu_bench
 from seu_bench.engine import loggers
-from seu_bench.engine.loggers import BackgroundLogger, choose_loggers, describe_run, log_record, logged_values
+from seu_bench.engine.loggers import BackgroundLogger, describe_run, log_record, logged_values
 from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, RunError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.manager import load_plugins
@@ -317,20 +315,6 @@ def test_background_logger(monkeypatch: pytest.MonkeyPatch) -> None:
         failing.end("finished")
 
 
-@needs_mlflow
-def test_which_loggers_are_remote() -> None:
-    """Those that wait for another machine, and no others."""
-    for name, option, remote in (
-        ("mlflow", {}, False),
-        ("mlflow", {"mlflow.tracking_uri": "sqlite:///x.db"}, False),
-        ("mlflow", {"mlflow.tracking_uri": "x/mlruns"}, False),
-        ("mlflow", {"mlflow.tracking_uri": "https://host"}, True),
-        ("tensorboard", {}, False),
-    ):
-        entry, options = choose_loggers(Registry(), [name], option)[name]
-        assert entry.factory.is_remote(options) == remote, (name, option)
-
-
 # ---------------------------------------------------------------------- sent later
 
 
@@ -444,22 +428,6 @@ def test_asked_for(tiny: Path, tmp_path: Path, command: Command, install: Instal
     lines = command("run", *SMALL, "--results", tmp_path, "--log", "speaking").err.splitlines()
     assert (lines[0], lines[-1]) == ("opened", "closed")
     assert lines[1].startswith("tiny on split_digits") and lines[-2].startswith("finished after")
-
-
-def test_listed(command: Command) -> None:
-    """``list loggers`` shows them, and each by its name with its options."""
-    answer = command("list", "loggers")
-    assert answer.status == 0 and all(name in answer.out for name in ("tensorboard", "wandb", "mlflow"))
-    assert re.search(r"^ +mode .*offline", command("list", "loggers", "wandb").out, re.MULTILINE)
-
-
-def test_from_python(tiny: Path, tmp_path: Path) -> None:
-    """``seu_bench.run`` takes the same names and options."""
-    asked = {"protocol": "smoke", "limit": 8, "device": "cpu", "log": ["tensorboard"]}
-    options = {"tensorboard.folder": str(tmp_path / "events")}
-    seu_bench.run("tiny", results=tmp_path / "results", **asked, log_options=options)  # type: ignore[arg-type]
-    assert list((tmp_path / "events").glob("*/*/events.out.tfevents.*"))
-    assert not (tmp_path / "results" / "logs").exists()
 
 
 def test_looking_names_up_imports_none_of_them() -> None:

@@ -1,46 +1,73 @@
-"""What the recorder notes of stages: the share of clipped steps, and unstable settings, of which it warns once."""
+"""What the recorder notes of stages and tasks, what it warns of once, and what of it a resumed run keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from support.shown import a_record
 
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.recorder import RunRecorder
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
+from seu_bench.results.record_files import find_record
+from seu_bench.results.record_metrics import without_times
 from seu_bench.results.record_parts import StabilityRecord
-from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.monitoring.learning import Stability
 from seu_bench.training.stage import EpochReport, StageProgress
 
+SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05}
 
-class Notices:
-    """A watcher that keeps what the user is told."""
 
-    def __init__(self) -> None:
+class Watcher:
+    """Keeps what the user is told, and stops a run when it begins to learn a task."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
         self.messages: list[str] = []
+        self.stop, self.stop_at = StopRequest(), stop_at
 
     @hookimpl
     def run_notice(self, message: str) -> None:
-        """Keep."""
         self.messages.append(message)
+
+    @hookimpl
+    def stage_progress(self, progress: StageProgress) -> None:
+        if progress.stage == "training" and progress.task == self.stop_at:
+            self.stop.ask(Interruption("stopped by the test", 143))
+
+
+def run(
+    results: Path, strategy: str, options: dict[str, Any], watcher: Watcher | None = None, **asked: Any
+) -> tuple[Record, list[str]]:
+    """A run of fractions of a second on a few digits; its record, and what was said."""
+    registry, watcher = Registry(), watcher or Watcher()
+    registry.manager.register(watcher)
+    given: dict[str, Any] = {"protocol": "smoke", "results": results, "device": "cpu", "options": SMALL | options}
+    request = Request(strategy=strategy, **(given | asked))
+    return execute(registry, resolve(registry, request), stop=watcher.stop).record, watcher.messages
 
 
 def run_ewc(results: Path, **options: Any) -> tuple[Record, list[str]]:
-    """A run of EWC on a small perceptron; its record, and what was said."""
-    registry, notices = Registry(), Notices()
-    registry.manager.register(notices)
-    small = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 4}
-    asked: dict[str, Any] = {"strategy": "ewc", "protocol": "smoke", "limit": 8, "results": results, "device": "cpu"}
-    record = execute(registry, resolve(registry, Request(options=small | options, **asked))).record
-    return record, notices.messages
+    return run(results, "ewc", {"epochs": 2, "batch_size": 4, **options}, limit=8)
+
+
+def learned(
+    results: Path, scenario: str, strategy: str = "naive", watcher: Watcher | None = None, **asked: Any
+) -> tuple[Record, list[str]]:
+    options = {"epochs": 1, "batch_size": 8, "benchmark.stream.scenario": scenario}
+    return run(results, strategy, options, watcher, limit=12, **asked)
+
+
+def recorder_of(record: Record, said: list[str]) -> RunRecorder:
+    return RunRecorder(lambda _: None, record, Registry(), torch.device("cpu"), lambda _: None, said.append)
 
 
 @pytest.fixture(scope="module")
@@ -82,19 +109,7 @@ def progress(stability: Stability | None) -> StageProgress:
     return StageProgress("training", 0, 1, 1, EpochReport(), 0, 0.0, done=True, stability=stability)
 
 
-@pytest.fixture
-def recorder_of() -> Callable[[Record, list[str]], RunRecorder]:
-    """Recorders that speak to a list."""
-
-    def make(record: Record, said: list[str]) -> RunRecorder:
-        return RunRecorder(lambda _: None, record, Registry(), torch.device("cpu"), lambda _: None, said.append)
-
-    return make
-
-
-def test_a_resumed_run_does_not_repeat_it(
-    unstable: tuple[Record, list[str]], recorder_of: Callable[[Record, list[str]], RunRecorder]
-) -> None:
+def test_a_resumed_run_does_not_repeat_it(unstable: tuple[Record, list[str]]) -> None:
     """It was said when the run began."""
     said: list[str] = []
     recorder = recorder_of(unstable[0], said)
@@ -103,24 +118,7 @@ def test_a_resumed_run_does_not_repeat_it(
     assert said == []
 
 
-def test_checkpoint_of_a_version_that_counted_no_memory(
-    unstable: tuple[Record, list[str]], recorder_of: Callable[[Record, list[str]], RunRecorder]
-) -> None:
-    """What it had not measured is not measured, and stays beside its task."""
-    record = unstable[0]
-    state = record.model_dump(mode="json", exclude={"memory_bytes", "memory_by_kind"})
-    recorder = recorder_of(record, [])
-    recorder.load_state_dict(state)
-    assert recorder.sizes.memory_bytes == [None] * len(record.params_total)
-    recorder.load_state_dict(record.model_dump(mode="json"))
-    assert tuple(recorder.sizes.memory_bytes) == record.memory_bytes
-    assert recorder.sizes.memory_by_kind == record.memory_by_kind
-    assert sum(record.memory_by_kind.values()) == record.memory_bytes[-1] == record.metrics["memory_bytes"]
-
-
-def test_a_penalty_that_is_no_number(
-    unstable: tuple[Record, list[str]], recorder_of: Callable[[Record, list[str]], RunRecorder]
-) -> None:
+def test_a_penalty_that_is_no_number(unstable: tuple[Record, list[str]]) -> None:
     """It is warned of, and leaves the record readable."""
     said: list[str] = []
     recorder = recorder_of(unstable[0], said)
@@ -137,3 +135,72 @@ def test_the_record_names_the_options_that_were_given(unstable: tuple[Record, li
     assert set(unstable[0].given_options or ()) == {*names, "clip_norm"}
     again, _ = run_ewc(tmp_path, ewc_lambda=1e-6, lr_schedule="cosine")
     assert set(again.given_options or ()) == set(names)
+
+
+@pytest.mark.parametrize(("share", "told"), [(None, 0), (0.0, 0), (0.8, 0), (1.0, 1)])
+def test_rewards_at_chance(share: float | None, told: int) -> None:
+    notices: list[str] = []
+    recorder = recorder_of(a_record(), notices)
+    running = StageProgress("search", 2, 3, 6, EpochReport(0.7, 0.5), 100, 1.0)
+    recorder.watch(running)
+    assert not notices
+    recorder.watch(StageProgress("search", 2, 6, 6, EpochReport(0.7, 0.5), 200, 2.0, done=True, chance_share=share))
+    (stage,) = recorder._measured().stages
+    assert stage.chance_share == share
+    assert len(notices) == told and all("search of task 3" in notice and "at chance" in notice for notice in notices)
+    # Resumed, the stage is known and nobody is told again.
+    again = recorder_of(a_record(), notices)
+    again.load_state_dict(recorder.state_dict())
+    assert again._measured().stages == (stage,) and len(notices) == told
+
+
+# --- answers between tasks
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return learned(tmp_path_factory.mktemp("class"), "class")[0]
+
+
+def test_rows_are_the_test_images(record: Record) -> None:
+    """Each once; what is right is of its own task."""
+    assert [sum(row) for row in record.task_confusion] == [images for *_, images in record.task_images]
+    for task, (row, accuracy) in enumerate(zip(record.task_confusion, record.accuracy_matrix[-1], strict=True)):
+        assert accuracy is not None and row[task] >= round(accuracy * sum(row))
+    told, errors = record.metrics["task_accuracy"], record.metrics["cross_task_errors"]
+    assert told == pytest.approx(sum(row[i] / sum(row) for i, row in enumerate(record.task_confusion)) / 5)
+    assert errors is not None and 0 <= errors <= 1
+
+
+def test_trained_on_the_whole_stream(tmp_path: Path) -> None:
+    """It is evaluated once, with the answers of all tasks."""
+    found, _ = learned(tmp_path, "class", "joint")
+    assert [sum(row) for row in found.task_confusion] == [images for *_, images in found.task_images]
+    assert found.metrics["task_accuracy"] is not None and found.metrics["avg_incremental_acc"] is None
+
+
+@pytest.mark.parametrize("scenario", ["task", "domain"])
+def test_other_scenarios_have_none(tmp_path: Path, scenario: str) -> None:
+    """An answer there is no class of another task."""
+    found, _ = learned(tmp_path, scenario)
+    assert (found.scenario, found.task_confusion) == (scenario, ())
+    assert found.metrics["task_accuracy"] is found.metrics["cross_task_errors"] is None
+    assert found.metrics["avg_incremental_acc"] is not None
+
+
+def test_a_resumed_run_keeps_it(tmp_path: Path, record: Record) -> None:
+    """Stopped within the third task it has the answers after the second; resumed, all that an uninterrupted one has."""
+    with pytest.raises(Interruption):
+        learned(tmp_path, "class", watcher=Watcher(2), checkpoint_every=0.0)
+    begun = find_record(tmp_path, record.run_id)
+    assert begun.status == "interrupted"
+    assert [len(row) for row in begun.task_confusion] == [5, 5, 0, 0, 0]
+    assert begun.metrics["task_accuracy"] is None
+    assert without_times(learned(tmp_path, "class")[0]) == without_times(record)
+
+
+def test_it_is_in_the_record_before_the_next_evaluation(record: Record) -> None:
+    recorder = recorder_of(record.model_copy(update={"task_confusion": ()}), [])
+    recorder.load_state_dict(record.model_dump(mode="json"))
+    recorder.update(status="running")
+    assert recorder.record.task_confusion == record.task_confusion

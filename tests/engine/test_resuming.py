@@ -129,18 +129,6 @@ def test_the_one_before_is_used(tiny: Path, tmp_path: Path, spoil: Callable[[Pat
     assert sorted(path.name for path in folder.iterdir()) == ["model.safetensors", "record.json"]
 
 
-@pytest.mark.long
-def test_all_are_damaged(tiny: Path, tmp_path: Path) -> None:
-    """Then the run starts over, and says so."""
-    expected = without_times(make(tmp_path / "whole", Stopper()).record)
-    folder = interrupted(tmp_path / "parts")
-    for path in (folder / "checkpoints").glob("*.ckpt"):
-        spoil_cut(path)
-    watcher = Stopper()
-    assert without_times(make(tmp_path / "parts", watcher).record) == expected
-    assert watcher.notices[-1] == "no checkpoint can be used: the run starts over"
-
-
 JUNK: tuple[Any, ...] = (None, -1, 7, "text", [], {}, 1e300, torch.zeros(2, 2), torch.tensor(3), [{"a": None}])
 
 
@@ -245,14 +233,6 @@ def test_divergence(tiny: Path, tmp_path: Path) -> None:
     assert str(read_header(newest).position) == "task 2"
     for tensor in read_checkpoint(newest, folder.name)["strategy"]["weights"].values():
         assert bool(tensor.isfinite().all())
-
-
-def test_no_weights(tiny: Path, tmp_path: Path) -> None:
-    """Nothing but the record is left where no model is wanted."""
-    record = make(tmp_path, Stopper(), keep_weights=False).record
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert [path.name for path in folder.iterdir()] == ["record.json"]
-    assert record.weights_sha256 is None
 
 
 class Replay(Stopper):

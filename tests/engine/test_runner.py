@@ -161,13 +161,6 @@ def test_impossible_value(command: Command, tmp_path: Path, strategy: str, optio
     assert "repair it" not in answer.err and "report it" not in answer.err
 
 
-def test_given_options_are_named(command: Command, tiny: Path, tmp_path: Path) -> None:
-    """One of them may be why a strategy fails in a way that nobody foresaw."""
-    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    answer = command("run", *asked, "-o", "fault=raise")
-    assert "  hint: try other options than fault=raise, or " in answer.err
-
-
 @pytest.mark.parametrize("fault", ["build", "cost"])
 def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -> None:
     """It fails like one that cannot be trained."""

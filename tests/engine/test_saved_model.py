@@ -15,7 +15,6 @@ from support.commands import SMALL_SEU, Command, RunFolders
 from torch import nn
 
 import seu_bench
-from seu_bench.data.sources import DigitsSource
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.saved_model import KEY, LearnedModel, learned_tasks, load_model, model_bytes, parse_weights
@@ -153,28 +152,6 @@ def test_loaded_model_answers(seu: Path, results: Path) -> None:
         counts = count_by_class(model, images, task, run.spec.protocol.eval_batch_size, made.plan.tasks[task].labels)
         assert sum(right for right, _ in counts) / len(images) == record.accuracy_matrix[-1][task]
         assert model(images.gather(torch.arange(3))[0], task).shape == (3, record.task_classes[task])
-
-
-@pytest.mark.parametrize("named", ["id", "folder", "path", "record"])
-def test_ways_to_name_a_run(naive: Path, results: Path, named: str) -> None:
-    """Run id, folder as text and as path, and the record's file."""
-    ways = {"id": naive.name, "folder": str(naive), "path": naive, "record": naive / "record.json"}
-    assert load_model(ways[named], str(results)).run_id == naive.name
-
-
-def test_no_data_set_is_needed(naive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model is loaded where the digits cannot be read."""
-    monkeypatch.setattr(DigitsSource, "load", lambda *_: pytest.fail("the data set was read"))
-    assert load_model(naive).run_id == naive.name
-
-
-@pytest.mark.parametrize("task", [-1, 5, 17])
-def test_task_that_was_not_learned(naive: Path, task: int) -> None:
-    """It is refused, with the tasks that were."""
-    model = load_model(naive)
-    with pytest.raises(RequestError, match=rf"has not learned task {task}") as refused:
-        model(torch.zeros(1, *(model.input_shape or ())), task)
-    assert f"0 ({model.task_names[0]!r}), 1 (" in str(refused.value)
 
 
 def test_learned_tasks() -> None:
@@ -361,15 +338,6 @@ def test_record_that_does_not_fit(copy: Path, fields: dict[str, Any], told: str)
         fields = {"options": read_record(copy).options | fields["options"]}
     changed(copy, **fields)
     assert told.replace("\\", "") in refused(copy).what
-
-
-def test_component_that_is_gone(seu: Path, tmp_path: Path) -> None:
-    """A searcher that nobody registers any more is named."""
-    folder = tmp_path / "runs" / seu.name
-    folder.mkdir(parents=True)
-    (folder / MODEL_NAME).write_bytes((seu / MODEL_NAME).read_bytes())
-    write_record(tmp_path, read_record(seu).model_copy(update={"searcher": "gone"}))
-    assert "no searcher is called 'gone'" in refused(folder).what
 
 
 def test_other_type_of_tensor(copy: Path) -> None:

@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.commands import FEW_IMAGES, Command
 
 import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.launcher import launch
-from seu_bench.engine.verification import verify
-from seu_bench.errors import OptionError, RunError
-from seu_bench.plugin.registry import Registry
+from seu_bench.errors import RunError
 from seu_bench.results.record import Record, read_record
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.hardware import usable_cores
@@ -95,29 +92,6 @@ def test_more_than_cores(tmp_path: Path) -> None:
     watcher, cores = Watcher(), usable_cores()
     made(tmp_path, watcher, threads=cores + 1)
     assert watcher.notices == [f"this computes with {cores + 1} threads on {cores} cores, which is slower"]
-
-
-@pytest.mark.parametrize("threads", [0, -1, 1025, True, 1.5, "two"])
-def test_no_such_number(threads: Any) -> None:
-    with pytest.raises(OptionError, match="the threads is"):
-        Request(threads=threads)
-
-
-def test_verified(tmp_path: Path) -> None:
-    """With the run's threads."""
-    record, _ = made(tmp_path, threads=2)
-    assert verify(Registry(), record.run_id, results=tmp_path).passed
-
-
-def test_leaderboard(tmp_path: Path, command: Command) -> None:
-    """Two rows, as of two configurations."""
-    (tmp_path / "few.toml").write_text(FEW_IMAGES)
-    for threads in (1, 2):
-        shared = {"strategy": "tiny", "benchmark": tmp_path / "few.toml", "results": tmp_path, "device": "cpu"}
-        answer = command("run", *[f"--{key}={value}" for key, value in shared.items()], "--threads", threads)
-        assert answer.status == 0, answer.err
-    answer = command("leaderboard", "--results", tmp_path)
-    assert "tiny (threads=2)" in answer.out
 
 
 # ---------------------------------------------------------------------- executors

@@ -15,11 +15,10 @@ from support.board_records import leaderboards
 from support.commands import Command, Install
 from support.records import FULL, a_record
 
-from seu_bench.data.sources.official import TorchvisionSource
-from seu_bench.data.sources.torchvision_class import TorchvisionClassSource
+from seu_bench.data.sources import TorchvisionSource
 from seu_bench.errors import DataCorruptError, ResultsError, SpecError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
 
@@ -132,7 +131,7 @@ class TestOfficialData:
     def test_cifar_is_checked_before_it_is_unpickled(self, tmp_path: Path) -> None:
         """Files of the right names that are pickles of a stranger are refused and not loaded."""
         known = official("cifar10")
-        names = list(known._files())
+        names = list(known._official_files())
         assert len(names) > 5
         for name in names:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +149,7 @@ class TestOfficialData:
         import torchvision.datasets
 
         cls = getattr(torchvision.datasets, name)
-        checked = {Path(file).name for file, md5 in official(name.lower())._files().items() if md5}
+        checked = {Path(file).name for file, md5 in official(name.lower())._official_files().items() if md5}
         assert {entry[0] for entry in (*cls.train_list, *cls.test_list)} | {cls.meta["filename"]} == checked
 
     @pytest.mark.parametrize("name", ["LSUN", "LSUNClass"])
@@ -159,7 +158,7 @@ class TestOfficialData:
 
         definition = TorchvisionDefinition(kind="torchvision", class_name=name)
         with pytest.raises(SpecError, match="would run code"):
-            TorchvisionClassSource(definition, "mine").load(tmp_path)
+            TorchvisionSource(definition, "mine").load(tmp_path)
 
 
 BAD_NAMES = [

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Sequence
+
 import pytest
 import torch
+from support.closed_form import operation_parameters
 from support.direct import bring, conv, inputs, norm, operate_directly, unsettled
-from support.tiny import all_threads, one_thread, same, weights
+from support.tiny import all_threads, one_thread, same, super_model, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench_kit.cells import ExtensionUnit, ProxyCell, ProxyNetwork, Stem, Unit
+from seu_bench.models.sizes import count_parameters
+from seu_bench_kit.cells import (
+    ExtensionUnit,
+    FactorizedReduce,
+    GenotypeNetwork,
+    ProxyCell,
+    ProxyNetwork,
+    State,
+    Unit,
+    make_operation,
+    sample_of,
+)
 from seu_bench_kit.search_space import (
     EDGES,
     GENOTYPES,
     OPERATIONS,
     CellPlan,
+    Edge,
     Genotype,
     SearchSpace,
     cell_plans,
@@ -108,29 +125,6 @@ def test_units_of_a_layer_are_interchangeable(plan: CellPlan) -> None:
             assert unit(genotype, plan)(older, newer).shape == (3, 4 * plan.channels, half, half)
 
 
-def test_reduction_norm_is_an_option_of_the_space() -> None:
-    """The norm of FactorizedReduce is applied or skipped in the preprocessing and on stride-2 skips alike."""
-    plan = cell_plans(4, 2)[2]
-    with_norm = unit(uniform_genotype("skip_connect"), plan)
-    without = unit(uniform_genotype("skip_connect"), plan, SearchSpace(factorized_reduce_norm=False))
-    flags = [module.apply_norm for module in without.modules() if hasattr(module, "apply_norm")]
-    assert flags == [False] * 9
-    assert [module.apply_norm for module in with_norm.modules() if hasattr(module, "apply_norm")] == [True] * 9
-    assert with_norm.state_dict().keys() == without.state_dict().keys()
-    older, newer = inputs(plan)
-    assert not torch.equal(with_norm(older, newer), without(older, newer))
-
-
-def test_stem() -> None:
-    """A 3x3 convolution to 3C channels and a norm, no activation."""
-    torch.manual_seed(0)
-    stem = Stem(3, 4)
-    unsettled(stem)
-    x = torch.randn(2, 3, 8, 8)
-    assert torch.equal(stem(x), norm(conv(x, stem.conv, 1, 1), stem.norm))
-    assert stem(x).shape == (2, 12, 8, 8) and bool((stem(x) < 0).any())
-
-
 # --- frozen units -------------------------------------------------------------------------------------------------
 
 
@@ -155,73 +149,7 @@ def test_frozen_unit_never_trains() -> None:
     assert not frozen.train(True).training and frozen.frozen and not Unit().frozen
 
 
-def test_gradients_pass_through_a_frozen_unit() -> None:
-    """Layers before a frozen unit can still learn."""
-    made = unit(GENOTYPES["darts_v1"], PLANS[0])
-    made.freeze()
-    older, newer = (x.requires_grad_() for x in inputs(PLANS[0]))
-    made(older, newer).square().sum().backward()
-    assert older.grad is not None and bool(older.grad.any()) and newer.grad is not None and bool(newer.grad.any())
-
-
 # --- the proxy network --------------------------------------------------------------------------------------------
-
-
-def test_proxy_computes_the_sample_only() -> None:
-    """Operations that were not sampled get no gradient and keep their statistics; the sampled ones get both."""
-    torch.manual_seed(0)
-    network = ProxyNetwork(1, 3, 4, 2, SearchSpace()).train()
-    normal = [(row + 4) % 8 for row in range(14)]
-    reduction = [(3 * row + 1) % 8 for row in range(14)]
-    before = weights(network)
-    x = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    network(x, (normal, reduction)).square().sum().backward()
-    touched = 0
-    for cell, plan in zip(network.cells, cell_plans(4, 2), strict=True):
-        chosen = reduction if plan.reduction else normal
-        for row, operations in enumerate(cell.edges):
-            for index, operation in enumerate(operations):
-                sampled = index == chosen[row]
-                for parameter in operation.parameters():
-                    assert (parameter.grad is not None) == sampled
-                    touched += sampled
-    assert touched > 0
-    changed = {name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])}
-    for name in changed:
-        if ".edges." in name:
-            _, cell, _, row, index, *_ = name.split(".")
-            kind = reduction if cell_plans(4, 2)[int(cell)].reduction else normal
-            assert int(index) == kind[int(row)]
-    assert any(".edges." in name for name in changed)
-
-
-@pytest.mark.parametrize("plan", cell_plans(4, 2), ids=lambda plan: f"{plan.kind}-{plan.channels}")
-def test_proxy_cell_sums_all_edges(plan: CellPlan) -> None:
-    """Each node is the sum over all its incoming edges, not over two of them."""
-    torch.manual_seed(0)
-    cell = ProxyCell(plan, SearchSpace())
-    unsettled(cell)
-    older, newer = inputs(plan)
-    chosen = [(5 * row + 2) % 8 for row in range(14)]
-    values = [bring(older, cell.inputs.older, plan.after_reduction), bring(newer, cell.inputs.newer, False)]
-    row = 0
-    for node in (2, 3, 4, 5):
-        arriving = []
-        for source in range(node):
-            name = OPERATIONS[chosen[row]]
-            stride = 2 if plan.reduction and source < 2 else 1
-            operation = cell.edges[row][chosen[row]]
-            value = operate_directly(name, stride, operation, values[source])
-            if "pool" in name:
-                value = norm(value, operation[1])
-            arriving.append(value)
-            row += 1
-        total = arriving[0]
-        for more in arriving[1:]:
-            total = total + more
-        values.append(total)
-    with torch.no_grad():
-        assert torch.equal(cell(older, newer, chosen), torch.cat(values[2:], dim=1))
 
 
 def test_proxy_network_is_stem_cells_mean_and_head() -> None:
@@ -240,3 +168,307 @@ def test_proxy_network_is_stem_cells_mean_and_head() -> None:
         torch.testing.assert_close(network(x, sample), expected)
         assert not torch.equal(network(x, (sample[1], sample[1])), network(x, sample))
         assert not torch.equal(network(x, (sample[0], sample[0])), network(x, sample))
+
+
+#: Every operation is on some edge of each form, and the forms differ.
+EVERYTHING = Genotype(
+    tuple(Edge(*edge, OPERATIONS[row % 8]) for row, edge in enumerate(EDGES)),
+    tuple(Edge(*edge, OPERATIONS[(3 * row + 1) % 8]) for row, edge in enumerate(EDGES)),
+)
+FOUND = {**GENOTYPES, "everything": EVERYTHING}
+
+
+def proxy(seed: int = 0) -> ProxyNetwork:
+    torch.manual_seed(seed)
+    network = ProxyNetwork(1, 3, 3, 2, SearchSpace())
+    unsettled(network)
+    return network
+
+
+def images(count: int = 4, seed: int = 1) -> Tensor:
+    return torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+
+
+def one_hot(operations: Sequence[int]) -> Tensor:
+    return nn.functional.one_hot(torch.tensor(operations), len(OPERATIONS)).float()
+
+
+# --- the mixture --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0, 3, 6])
+def test_certain_mixture_is_the_sample(shift: int) -> None:
+    """With all weight on one operation per edge the mixture is what is computed if that operation is sampled."""
+    network = proxy()
+    sample = ([(row + shift) % 8 for row in range(14)], [(3 * row + 2 + shift) % 8 for row in range(14)])
+    weighted = (one_hot(sample[0]), one_hot(sample[1]))
+    with torch.no_grad():
+        expected = network(images(), sample)
+        torch.testing.assert_close(network.mixture(images(), weighted), expected, rtol=1e-6, atol=1e-6)
+        swapped = network.mixture(images(), (weighted[1], weighted[0]))
+    assert (swapped - expected).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("plan", cell_plans(4, 2), ids=lambda plan: f"{plan.kind}-{plan.channels}")
+def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
+    """A mixed cell equals its graph written out: per edge the sum over all eight operations times their weights."""
+    torch.manual_seed(0)
+    cell = ProxyCell(plan, SearchSpace())
+    unsettled(cell)
+    older, newer = inputs(plan)
+    weight = torch.rand(14, 8) - 0.3
+    values = [bring(older, cell.inputs.older, plan.after_reduction), bring(newer, cell.inputs.newer, False)]
+    for node in (2, 3, 4, 5):
+        total = torch.zeros(())
+        for row, (end, source) in enumerate(EDGES):
+            stride = 2 if plan.reduction and source < 2 else 1
+            for index, name in enumerate(OPERATIONS):
+                if end == node:
+                    operation = cell.edges[row][index]
+                    value = operate_directly(name, stride, operation, values[source])
+                    value = norm(value, operation[1]) if "pool" in name else value
+                    total = total + weight[row, index] * value
+        values.append(total)
+    with torch.no_grad():
+        torch.testing.assert_close(cell.mixture(older, newer, weight), torch.cat(values[2:], dim=1))
+
+
+def test_gradients_reach_every_weight() -> None:
+    """Through the softmax the loss depends on every operation of every edge, ``none`` included."""
+    network = proxy()
+    logits = [torch.zeros(14, 8, requires_grad=True) for _ in range(2)]
+    mixture = (logits[0].softmax(dim=1), logits[1].softmax(dim=1))
+    nn.functional.cross_entropy(network.mixture(images(), mixture), torch.tensor([0, 1, 2, 0])).backward()
+    for table in logits:
+        assert table.grad is not None and bool((table.grad != 0).all())
+        # More weight on one operation is taken from the others of its edge.
+        torch.testing.assert_close(table.grad.sum(dim=1), torch.zeros(14), rtol=0, atol=1e-6)
+
+
+# --- the sample of a genotype -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["darts_v2", "mdenas_mixture", "everything"])
+def test_proxy_computes_the_genotype_only(name: str) -> None:
+    """With the sample of a genotype exactly its operations get gradients and statistics, in each kind of cell."""
+    found = FOUND[name]
+    network = proxy().train()
+    before = weights(network)
+    network(images(), sample_of(found)).square().sum().backward()
+    normed = ("pool", "sep", "dil")
+    for cell in network.cells:
+        form = found.reduction if cell.plan.reduction else found.normal
+        for row, operations in enumerate(cell.edges):
+            for index, operation in enumerate(operations):
+                used = (*EDGES[row], OPERATIONS[index]) in {tuple(edge) for edge in form}
+                assert all((parameter.grad is not None) == used for parameter in operation.parameters())
+                if OPERATIONS[index].startswith(normed):
+                    counts = [
+                        m.num_batches_tracked.item() for m in operation.modules() if isinstance(m, nn.BatchNorm2d)
+                    ]
+                    assert counts == [int(used)] * len(counts) and counts
+    assert not same(weights(network), before)
+
+
+# --- the network of a genotype ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["darts_v1", "mdenas_pmnist", "everything"])
+@pytest.mark.parametrize("reduce_norm", [True, False])
+@pytest.mark.parametrize("cells", [3, 4])
+def test_genotype_network_is_a_super_model_of_one_column(name: str, reduce_norm: bool, cells: int) -> None:
+    """With the same weights it computes what a super model with one task does, in training and evaluation mode."""
+    space = SearchSpace(factorized_reduce_norm=reduce_norm)
+    model = super_model((3,), cells, 2, space=space, image_channels=1)
+    model.expand(FOUND[name], 0)
+    model.keep(0, [0] * (cells + 1))
+    unsettled(model)
+    network = GenotypeNetwork(FOUND[name], 1, 3, cells, 2, space)
+    # Layer 0 is the stem, layer i the cell before it in the network's count, and there is one unit in each.
+    renamed = {
+        "stem" + key.removeprefix("layers.0.0")
+        if key.startswith("layers.0.0.")
+        else f"cells.{int(key.split('.')[1]) - 1}.{key.split('.', 3)[3]}"
+        if key.startswith("layers.")
+        else "head" + key.removeprefix("heads.0"): tensor
+        for key, tensor in model.state_dict().items()
+    }
+    network.load_state_dict(renamed)
+    for training in (False, True):
+        model.train(training)
+        network.train(training)
+        with torch.no_grad():
+            expected = model.forward_single_task(images(), 0)
+            assert torch.equal(network(images()), expected)
+        assert expected.abs().max() > 1e-3 and expected.shape == (4, 3)
+
+
+#: Heights and widths, even and odd.
+SIZES = ((8, 8), (7, 7), (8, 5), (1, 1))
+
+
+def images_operations(channels: int = 4, size: tuple[int, int] = (8, 8), seed: int = 0) -> Tensor:
+    return torch.randn(3, channels, *size, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_shapes(name: str, stride: int, size: tuple[int, int]) -> None:
+    """Every operation keeps the channels; stride 2 halves sizes and rounds up, so that edges can be added."""
+    for pool_norm in (False, True):
+        module = make_operation(name, 4, stride, affine=False, pool_norm=pool_norm).eval()
+        expected = (3, 4, *(-(-side // stride) for side in size))
+        assert module(images_operations(size=size)).shape == expected
+
+
+@pytest.mark.parametrize("channels", [1, 4, 36])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_parameters(name: str, stride: int, channels: int) -> None:
+    """Modules have as many parameters as the closed form says, and the closed form says what the specification does."""
+    c = channels
+    expected = {
+        "sep_conv_3x3": 18 * c + 2 * c * c + 4 * c,
+        "sep_conv_5x5": 50 * c + 2 * c * c + 4 * c,
+        "dil_conv_3x3": 9 * c + c * c + 2 * c,
+        "dil_conv_5x5": 25 * c + c * c + 2 * c,
+        "skip_connect": c * c + 2 * c if stride == 2 else 0,
+    }.get(name, 0)
+    assert operation_parameters(name, channels, stride) == expected
+    if channels > 1:
+        assert count_parameters(make_operation(name, channels, stride, affine=True)) == expected
+
+
+@pytest.mark.parametrize("size", [(8, 8), (6, 4)])
+@pytest.mark.parametrize("apply", [True, False])
+def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
+    """Two stride-2 1x1 convolutions, the second shifted by a pixel on both axes, then the norm, unless it is off."""
+    torch.manual_seed(0)
+    module = FactorizedReduce(6, 4, affine=True, norm=apply)
+    unsettled(module)
+    x = images_operations(6, size)
+    rectified = functional.relu(x)
+    even = conv(rectified, module.even, stride=2)
+    odd = conv(rectified[:, :, 1:, 1:], module.odd, stride=2)
+    expected = torch.cat([even, odd], dim=1)
+    # Not bit by bit: the module picks pixels first and runs another kernel (see FactorizedReduce).
+    torch.testing.assert_close(module(x), norm(expected, module.norm) if apply else expected)
+    # Pixel by pixel, without any convolution of torch's.
+    y = torch.einsum("oc,nchw->nohw", module.odd.weight[:, :, 0, 0], rectified[:, :, 1::2, 1::2])
+    torch.testing.assert_close(odd, y)
+    # The norm is there and counted either way.
+    assert count_parameters(module) == 6 * 4 + 2 * 4
+
+
+def test_factorized_reduce_of_odd_sizes() -> None:
+    """The shifted half sees zeros beyond the border; the other half never does."""
+    torch.manual_seed(0)
+    module = FactorizedReduce(3, 4, affine=True, norm=False)
+    x = images_operations(3, (5, 7))
+    y = module(x)
+    assert y.shape == (3, 4, 3, 4)
+    assert torch.equal(y[:, 2:, -1], torch.zeros(3, 2, 4)) and torch.equal(y[:, 2:, :, -1], torch.zeros(3, 2, 3))
+    torch.testing.assert_close(y[:, :2], conv(functional.relu(x), module.even, stride=2))
+    torch.testing.assert_close(y[:, 2:, :-1, :-1], conv(functional.relu(x)[:, :, 1:, 1:], module.odd, stride=2))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_of_a_shared_state(name: str, stride: int) -> None:
+    """Through a state they give what they give for its features, rectified or not, and the ReLU is computed once."""
+    torch.manual_seed(0)
+    operation = make_operation(name, 4, stride, affine=True, pool_norm=True)
+    unsettled(operation)
+    x = images_operations()
+    state = State(x)
+    assert torch.equal(state.through(operation), operation(x))
+    rectified = state.rectified
+    assert torch.equal(rectified, functional.relu(x)) and torch.equal(x, images_operations())
+    state.through(operation)
+    assert state.rectified is rectified and torch.equal(rectified, functional.relu(x))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_average_leaves_the_padding_out(stride: int) -> None:
+    """A border pixel is the mean of the pixels that exist: an image of ones stays one of ones."""
+    pool = make_operation("avg_pool_3x3", 2, stride, affine=True)
+    assert torch.equal(pool(torch.ones(1, 2, 6, 6)), torch.ones(1, 2, 6 // stride, 6 // stride))
+    x = images_operations(2, (6, 6))
+    corner, centre = pool(x)[:, :, 0, 0], pool(x)[:, :, 1, 1]
+    at = stride
+    torch.testing.assert_close(corner, x[:, :, :2, :2].mean(dim=(2, 3)))
+    torch.testing.assert_close(centre, x[:, :, at - 1 : at + 2, at - 1 : at + 2].mean(dim=(2, 3)))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_separable(kernel: int, stride: int) -> None:
+    """Twice ReLU, depthwise, pointwise, norm; only the first time with the stride."""
+    torch.manual_seed(0)
+    module = make_operation(f"sep_conv_{kernel}x{kernel}", 4, stride, affine=True)
+    unsettled(module)
+    assert isinstance(module, nn.Sequential)
+    parts = [part for part in module if not isinstance(part, nn.ReLU)]
+    x = images_operations()
+    y = conv(functional.relu(x), parts[0], stride, kernel // 2)
+    y = norm(conv(y, parts[1]), parts[2])
+    y = conv(functional.relu(y), parts[3], 1, kernel // 2)
+    y = norm(conv(y, parts[4]), parts[5])
+    assert torch.equal(module(x), y)
+    assert parts[0].weight.shape == (4, 1, kernel, kernel) and parts[1].weight.shape == (4, 4, 1, 1)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_dilated(kernel: int, stride: int) -> None:
+    """Once ReLU, depthwise of dilation 2 and padding 2 or 4, pointwise, norm."""
+    torch.manual_seed(0)
+    module = make_operation(f"dil_conv_{kernel}x{kernel}", 4, stride, affine=True)
+    unsettled(module)
+    assert isinstance(module, nn.Sequential)
+    parts = [part for part in module if not isinstance(part, nn.ReLU)]
+    x = images_operations()
+    y = conv(functional.relu(x), parts[0], stride, {3: 2, 5: 4}[kernel], 2)
+    assert torch.equal(module(x), norm(conv(y, parts[1]), parts[2]))
+
+
+SWEEP = """
+import torch
+from seu_bench_kit.cells import make_operation
+from seu_bench_kit.search_space import OPERATIONS
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+for channels in (2, 3, 4, 5, 6, 7, 8, 12):
+    for size in (4, 7, 8, 14):
+        for name in OPERATIONS[1:]:  # none passes no gradient back
+            for stride in (1, 2):
+                module = make_operation(name, channels, stride, affine=True, pool_norm=True)
+                images = torch.randn(4, channels, size, size)
+                outcomes = []
+                for layout in (torch.contiguous_format, torch.channels_last):
+                    x = images.clone(memory_format=layout).requires_grad_()
+                    module.zero_grad()
+                    y = module(x)
+                    # Weighted: the plain sum of a normalised output does not depend on what came before.
+                    (y * torch.linspace(-1, 1, y.numel()).view_as(y).contiguous()).sum().backward()
+                    grads = [torch.zeros(()) if x.grad is None else x.grad]
+                    grads += [p.grad.clone() for p in module.parameters() if p.grad is not None]
+                    outcomes.append(grads)
+                plain, last = (torch.cat([grad.flatten() for grad in grads]) for grads in outcomes)
+                # Of the whole gradient: single entries that normalisation cancels are rounding and nothing else.
+                assert float((last - plain).norm()) <= 1e-4 * float(plain.norm()), (name, channels, stride, size)
+                for _ in range(8):
+                    x = images.clone(memory_format=torch.channels_last).requires_grad_()
+                    module(x).sum().backward()
+print("whole")
+"""
+
+
+@pytest.mark.long
+def test_operations_leave_memory_whole() -> None:
+    """Both layouts give the same gradients, and the process survives."""
+    done = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "whole"

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.features import CHUNK, TEST, TRAIN, Frozen, all_of, answers, batches, cache, equal
-from support.tiny import all_threads, one_thread
+from support.features import CHUNK, TEST, TRAIN, Frozen, all_of, answers, batches, cache, epoch_of, equal
+from support.tiny import CPU, all_threads, one_thread
 from torch import Tensor, nn
 
-from seu_bench.data.images import sample_ids_of, tag_batch
+from seu_bench.data.images import TaskImages, sample_ids_of, tag_batch
+from seu_bench.models.feature_cache import Form, Table, Tier, Values, feature_tiers
+from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.utils import hardware
+from seu_bench.utils.hardware import free_host_memory
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-def test_streams_are_as_meant() -> None:
-    """Ninety images: the last batch of eight is short."""
-    assert (len(TRAIN), len(TEST), TRAIN.sample_ids, TEST.sample_ids) == (90, 36, None, None)
 
 
 # --- what is computed -----------------------------------------------------------------------------------------------
@@ -43,31 +45,6 @@ def test_each_image_once() -> None:
     assert frozen.seen == 12 * CHUNK
     assert frozen.sizes == {CHUNK}
     assert kept.bytes == kept.peak_bytes == 90 * frozen.row
-
-
-def test_only_what_is_asked_for() -> None:
-    """The first batch computes the chunks of its images and the first, from which forms are known; no others."""
-    kept, frozen = cache(), Frozen()
-    images = kept.number(TRAIN)
-    kept.get(images.gather(torch.tensor([24, 31, 30, 88]))[0], "key", frozen)
-    assert frozen.seen == 3 * CHUNK
-    kept.get(images.gather(torch.tensor([25, 0, 89]))[0], "key", frozen)
-    assert frozen.seen == 3 * CHUNK
-    kept.get(images.gather(torch.tensor([79]))[0], "key", frozen)
-    assert frozen.seen == 4 * CHUNK
-
-
-def test_nothing_is_kept_without_a_budget() -> None:
-    """Then everything is computed as often as it is asked for, and the bits are the same."""
-    none, all_kept, frozen = cache(0), cache(), Frozen()
-    for kept in (none, all_kept):
-        frozen.seen = 0
-        images = kept.number(TRAIN)
-        for epoch in range(2):
-            for x in batches(images, seed=epoch):
-                kept.get(x, "key", frozen)
-        assert (frozen.seen, kept.peak_bytes) == ((2 * 12 * CHUNK, 0) if kept is none else (12 * CHUNK, 90 * 780))
-    assert equal(*answers([none, all_kept], frozen, torch.randperm(90)))
 
 
 @pytest.mark.parametrize("innermost", [False, True])
@@ -106,23 +83,6 @@ def test_only_what_has_no_place_is_computed() -> None:
             kept.get(x, "key", frozen)
         # Fifty images in three batches, each filled up to whole chunks.
         assert 50 <= frozen.seen < 50 + 3 * CHUNK
-
-
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_any_batches(data: st.DataObject) -> None:
-    """Fewer images than a chunk, chunks of one, any batches with repetitions: the bits are those without a budget."""
-    count, chunk = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 9))
-    part, frozen = TRAIN.part(0, count), Frozen(2)
-    limit = data.draw(st.integers(0, count * frozen.row + 10))
-    split = data.draw(st.integers(0, limit))
-    kept, none = cache(split, limit - split, chunk=chunk), cache(0, chunk=chunk)
-    ours, theirs = kept.number(part), none.number(part)
-    for _ in range(4):
-        which = torch.tensor(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=20)))
-        assert equal(kept.get(ours.gather(which)[0], "key", frozen), none.get(theirs.gather(which)[0], "key", frozen))
-        assert kept.peak_bytes <= limit
-    assert frozen.sizes == {min(chunk, count)}
 
 
 def test_two_splits() -> None:
@@ -180,29 +140,6 @@ def test_no_gradient() -> None:
             assert weight.grad is not None and x.grad is None
 
 
-def test_what_was_read_may_be_changed() -> None:
-    """A caller that writes over what it was given changes nothing that is kept."""
-    frozen = Frozen()
-    for kept in (cache(), cache(0), cache(20_000)):
-        images = kept.number(TRAIN)
-        before = [value.clone() for value in kept.get(all_of(images), "key", frozen)]
-        for value in kept.get(all_of(images), "key", frozen):
-            value.fill_(7)
-        assert equal(kept.get(all_of(images), "key", frozen), before)
-
-
-def test_half_precision() -> None:
-    """Half of the bytes, to three decimals or so what it is exactly."""
-    exact, half, frozen = cache(), cache(dtype=torch.bfloat16), Frozen()
-    for kept in (exact, half):
-        kept.get(all_of(kept.number(TRAIN)), "key", frozen)
-    assert 2 * half.bytes == exact.bytes == 90 * frozen.row
-    for one, other in zip(*answers([exact, half], frozen, torch.randperm(90)), strict=True):
-        assert one.dtype == other.dtype == torch.float32
-        assert not torch.equal(one, other)
-        assert torch.allclose(one, other, rtol=2**-8, atol=1e-6)
-
-
 @pytest.mark.parametrize("budget", [0, 20_000, 30_000])
 def test_half_precision_with_any_budget(budget: int) -> None:
     """Features without a place are rounded as those with one: results do not depend on memory here either."""
@@ -232,12 +169,298 @@ def test_layouts_that_can_be_read_in_two_ways(shape: tuple[int, ...], innermost:
         assert torch.equal(following(one[0]), following(other[0]))
 
 
-def test_slices_and_turned_values() -> None:
-    """Tensors neither contiguous nor channels-last: the layout does not depend on the budget."""
+def numbers_of(x: Tensor) -> list[int] | None:
+    ids = sample_ids_of(x)
+    return None if ids is None else ids.numbers.tolist()
 
-    def compute(x: Tensor) -> tuple[Tensor, ...]:
-        return x[:, :, ::2, ::2], x.flatten(2).transpose(1, 2), x.expand(-1, 3, -1, -1), x.flatten(1)[:, 3:5]
 
-    which = torch.randperm(90)[:CHUNK]
-    for budget in (0, 9_000, 10**6):
-        assert equal(*answers([cache(10**7), cache(budget)], compute, which))
+def test_marks_of_parts() -> None:
+    """Parts, halves and subsets, and those of them, have the numbers of the whole."""
+    images = cache().number(TRAIN)
+    first, second = images.halves()
+    cases: dict[str, tuple[TaskImages, list[int]]] = {
+        "part": (images.part(7, 10), [7, 8, 9]),
+        "second half": (second, list(range(45, 90))),
+        "part of a half": (second.part(40, 45), list(range(85, 90))),
+        "subset": (images.subset(torch.tensor([9, 2, 9])), [9, 2, 9]),
+        "subset of a half": (first.subset(torch.tensor([44, 3])).subset(torch.tensor([1])), [3]),
+        "the same device": (images.part(0, 2).to(CPU), [0, 1]),
+        "mask": (images.subset(torch.arange(90) < 3), [0, 1, 2]),
+    }
+    for name, (some, expected) in cases.items():
+        x = all_of(some)
+        assert numbers_of(x) == expected, name
+        assert torch.equal(x, all_of(TRAIN)[expected]), name
+
+
+CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "added in place": lambda x: x.add_(1),
+    "a part set": lambda x: _set(x),
+    "in place by a view": lambda x: (x.view(-1).mul_(2), x)[1],
+    "in place, detached": lambda x: (x.detach().zero_(), x)[1],
+    "copied": lambda x: x.clone(),
+    "detached": lambda x: x.detach(),
+    "sum": lambda x: x + 0.1,
+    "a view": lambda x: x.view_as(x),
+    "first": lambda x: x[:1],
+    "flipped": lambda x: x.flip(3),
+    "other numbers": lambda x: x.double(),
+    "parameter": lambda x: nn.Parameter(x),
+    "concatenated": lambda x: torch.cat([x]),
+}
+
+
+def _set(x: Tensor) -> Tensor:
+    x[0, 0, 0, 0] = 3
+    return x
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_loses_the_mark(change: Callable[[Tensor], Tensor]) -> None:
+    """The result of any operation on a batch is not taken for the images it came from."""
+    images = cache().number(TRAIN)
+    x, _ = images.gather(torch.arange(4))
+    assert sample_ids_of(x) is not None
+    assert sample_ids_of(change(x)) is None
+
+
+def test_idle_tables_make_room() -> None:
+    """A table that was not used for longer than all images take to go by gives way to a new one."""
+    frozen = Frozen()
+    kept = cache(100 * frozen.row)
+    images = kept.number(TRAIN)
+    epoch_of(kept, "first", frozen, images)
+    # Not idle yet: the second gets the little that is left.
+    assert epoch_of(kept, "second", frozen, images) > 80
+    # By now the first is; and the second gets all the room.
+    for _ in range(2):
+        epoch_of(kept, "second", frozen, images)
+        assert kept.bytes <= 100 * frozen.row
+    kept.begin_stage()
+    epoch_of(kept, "second", frozen, images)
+    assert epoch_of(kept, "second", frozen, images) == 0
+    assert kept.bytes == 90 * frozen.row
+    assert epoch_of(kept, "first", frozen, images) > 80
+
+
+@pytest.mark.parametrize("keys", [1, 2, 4])
+def test_validation_stays_whatever_training_asks(keys: int) -> None:
+    """Used once in each epoch, however many functions are asked of each training batch in between."""
+    frozen, other = Frozen(), Frozen()
+    # Room for all of the training tables and most of the validation images.
+    kept = cache((90 * keys + 35) * frozen.row)
+    train, valid = kept.number(TRAIN), kept.number(TEST)
+    computed = []
+    for epoch in range(4):
+        for x in batches(train, seed=epoch):
+            for key in range(keys):
+                kept.get(x, key, other)
+        computed.append(epoch_of(kept, "valid", frozen, valid))
+    # Four images have no place; those of a batch are filled up to a chunk.
+    assert max(computed[1:]) <= 4 * CHUNK, computed
+
+
+# --- functions that begin with others -------------------------------------------------------------------------------
+
+
+class Layers(MultiHeadModel):
+    """Frozen layers in a row; what comes out of the first few is asked for."""
+
+    has_frozen_layers = True
+
+    def __init__(self) -> None:
+        super().__init__((2,))
+        self.layers = nn.ModuleList([Frozen(2), Frozen(3, inputs=2), Frozen(5, inputs=3)])
+
+    def output(self, x: Tensor, depth: int, *, keep: bool = True) -> Tensor:
+        def compute(x: Tensor) -> tuple[Tensor, ...]:
+            before = self.output(x, depth - 1, keep=False) if depth > 1 else x
+            y: Tensor = self.layers[depth - 1](before)[0]
+            return (y,)
+
+        return self.cached_features(x, ("depth", depth), compute, keep=keep)[0]
+
+    @property
+    def seen(self) -> list[int]:
+        """Images that each layer saw since this was asked last."""
+        counts = [int(layer.seen) for layer in self.layers]  # type: ignore[arg-type]
+        for layer in self.layers:
+            layer.seen = 0  # type: ignore[assignment]
+        return counts
+
+
+def test_nested_gives_the_same() -> None:
+    """Any shorter beginnings may be cached, and any part of them."""
+    model, plain = Layers(), Layers()
+    for budget in (0, 10_000, 60_000, 200_000, 10**7):
+        model.feature_cache, plain.feature_cache = cache(budget), cache(0)
+        images, same = model.feature_cache.number(TRAIN), plain.feature_cache.number(TRAIN)
+        for epoch, depth in enumerate((2, 3, 1, 3, 2)):
+            for x, y in zip(batches(images, 13, epoch), batches(same, 13, epoch), strict=True):
+                assert equal([model.output(x, depth)], [plain.output(y, depth)])
+        assert model.feature_cache.peak_bytes <= budget
+    model.feature_cache = plain.feature_cache = None
+    assert torch.equal(model.output(all_of(TEST), 3), plain.output(all_of(TEST), 3))
+
+
+# --- other ways to compute ------------------------------------------------------------------------------------------
+
+
+def test_inference_mode() -> None:
+    """Creators and searchers may look at images without autograd altogether, and go on training afterwards."""
+    for budget in (0, 20_000, 10**6):
+        kept, frozen = cache(budget), Frozen()
+        images = kept.number(TRAIN)
+        before, _ = images.gather(torch.arange(11))
+        with torch.inference_mode():
+            within, _ = images.gather(torch.arange(11))
+            values = [kept.get(x, "key", frozen) for x in (before, within)]
+        after = kept.get(images.gather(torch.arange(30))[0], "key", frozen)
+        for value in values:
+            assert torch.allclose(value[0], after[0][:11], atol=1e-6)
+        weight = torch.ones(after[1].shape[1], requires_grad=True)
+        (after[1] @ weight).sum().backward()
+        assert weight.grad is not None
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def innermost(value: Tensor) -> Tensor:
+    return value.contiguous(memory_format=torch.channels_last)
+
+
+def filled(
+    values: Values, chunk: int, limits: Sequence[int] = (10**9,), dtype: torch.dtype | None = None
+) -> tuple[Table, list[Tier]]:
+    """A table of all rows of ``values`` that there is room for, written chunk by chunk."""
+    tiers = [Tier(CPU, limit) for limit in limits]
+    table = Table([Form.of(value, dtype) for value in values], len(values[0]), chunk, tiers)
+    for number in range(-(-table.rows // chunk)):
+        table.write(number, tuple(value[number * chunk : (number + 1) * chunk] for value in values))
+    return table, tiers
+
+
+def read(table: Table, wanted: Tensor) -> Values:
+    """Values of images that all have a row."""
+
+    def beyond(places: Tensor) -> Values:
+        raise AssertionError(f"{places} have a row")
+
+    return table.read(wanted, CPU, beyond)
+
+
+def layout(value: Tensor) -> tuple[bool, bool]:
+    return value.is_contiguous(), value.is_contiguous(memory_format=torch.channels_last)
+
+
+# --- forms ----------------------------------------------------------------------------------------------------------
+
+VALUES = {
+    "flat": numbers(7, 5),
+    "maps": numbers(7, 3, 4, 2),
+    "channels_last": innermost(numbers(7, 3, 4, 2)),
+    "sequences": numbers(7, 3, 4),
+    "one number": numbers(7),
+    "positions": torch.arange(14).view(7, 2),
+    "truths": numbers(7, 3) > 0,
+    "doubles": numbers(7, 3).double(),
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_table(value: Tensor) -> None:
+    """The same through a table, in any order and with repetitions."""
+    table, _ = filled((value,), 3)
+    wanted = torch.tensor([6, 0, 3, 3, 5])
+    (found,) = read(table, wanted)
+    assert found.dtype == value.dtype
+    assert torch.equal(found, value[wanted])
+    if value.dim() == 4:
+        assert layout(found) == layout(value)
+
+
+# --- how much is kept ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_sizes(data: st.DataObject) -> None:
+    """For any sizes: a beginning of the images is cached, no tier gives more than it has, all of it comes back."""
+    images, chunk = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 7))
+    maps = numbers(images, 2, data.draw(st.integers(1, 3)), 2)
+    values = (innermost(maps) if data.draw(st.booleans()) else maps, numbers(images, data.draw(st.integers(1, 3))))
+    row = sum(value[0].nbytes for value in values)
+    limits = data.draw(st.lists(st.integers(0, images * row + 5), min_size=1, max_size=3))
+    table, tiers = filled(values, chunk, limits)
+    assert all(tier.left >= 0 for tier in tiers)
+    assert sum(tier.limit - tier.left for tier in tiers) == table.rows * row
+    assert table.rows == images or table.rows % chunk == 0
+    # No tier has room left for another chunk, or for all that is missing.
+    if table.rows < images:
+        assert all(tier.left < row * min(chunk, images - table.rows) for tier in tiers)
+    if table.rows:
+        wanted = torch.tensor(data.draw(st.lists(st.integers(0, table.rows - 1), min_size=1, max_size=9)))
+        for found, value in zip(read(table, wanted), values, strict=True):
+            assert torch.equal(found, value[wanted])
+            assert layout(found) == layout(value)
+    table.free()
+    assert [tier.left for tier in tiers] == limits
+
+
+def test_free() -> None:
+    """Memory of a table can be taken by the next."""
+    value = numbers(9, 4)
+    tiers = [Tier(CPU, 16 * 3), Tier(CPU, 16 * 6)]
+    first = Table([Form.of(value, None)], 9, 3, tiers)
+    assert (first.rows, [tier.left for tier in tiers]) == (9, [0, 0])
+    assert Table([Form.of(value, None)], 9, 3, tiers).rows == 0
+    first.free()
+    assert (first.rows, [tier.left for tier in tiers]) == (0, [16 * 3, 16 * 6])
+    assert Table([Form.of(value, None)], 9, 3, tiers).rows == 9
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder where a container's limit is looked for; empty."""
+    monkeypatch.setattr(hardware, "_CONTAINER", tmp_path)
+    yield tmp_path
+
+
+def limited(container: Path, limit: object, used: object) -> None:
+    (container / "memory.max").write_text(f"{limit}\n")
+    (container / "memory.current").write_text(f"{used}\n")
+
+
+def test_half_of_what_is_free(container: Path) -> None:
+    """Without a budget and a container: half of what the system has, which others use at the same time."""
+    (tier,) = feature_tiers(CPU, None)
+    free = psutil.virtual_memory().available
+    assert tier.limit == pytest.approx(free / 2, rel=0.2)
+    assert tier.limit < free
+
+
+def test_half_of_a_container(container: Path) -> None:
+    """A container's limit, less what it uses, of which pages of files can be had back at any time."""
+    limited(container, 10_000_000, 4_000_000)
+    assert free_host_memory() == 6_000_000
+    limited(container, 10_000_000, 9_000_000)
+    (container / "memory.stat").write_text("anon 4000000\nactive_file 2000000\ninactive_file 3000000\n")
+    assert free_host_memory() == 6_000_000
+    (tier,) = feature_tiers(CPU, None)
+    assert tier.limit == 3_000_000
+    (tier,) = feature_tiers(CPU, 5_000_000)
+    assert tier.limit == 5_000_000
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_budget_on_a_gpu() -> None:
+    """The GPU's memory first, at most half of what is free there; the rest in the host's."""
+    device = torch.device("cuda")
+    free = torch.cuda.mem_get_info(device)[0]
+    on_device, host = feature_tiers(device, 1000)
+    assert (on_device.device.type, on_device.limit, host.device, host.limit) == ("cuda", 1000, CPU, 0)
+    on_device, host = feature_tiers(device, free)
+    assert on_device.limit == pytest.approx(free / 2, rel=0.2)
+    assert on_device.limit + host.limit == free

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench.errors import RunError
-from seu_bench.models import count_macs, count_parameters
-from seu_bench_backbones.networks import mlp
-from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of
+from seu_bench.errors import RequestError, RunError
+from seu_bench.models import count_parameters, freeze, is_frozen
+from seu_bench_backbones.networks import mlp, resnet18
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
 from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
@@ -79,21 +79,6 @@ def test_blocks_are_the_weights_of_one_layer(name: str) -> None:
 
 
 @each
-def test_frozen_blocks_do_not_train(name: str) -> None:
-    network, x = grown(name, 2)
-    network.freeze()
-    units = (MLP if name == "mlp" else ALEXNET)[2]
-    network.grow(units)
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    trained = network.trainable_module(2)
-    torch.nn.functional.cross_entropy(network(x, 2), torch.zeros(6, dtype=torch.long)).backward()
-    torch.optim.SGD(trained.parameters(), lr=0.1, weight_decay=0.1).step()
-    changed = {key for key, value in network.state_dict().items() if not torch.equal(value, before[key])}
-    assert changed == {key for key, value in network.named_parameters() if value.requires_grad}
-    assert changed == {key for key in before if key.endswith(".2") or key.startswith("heads.2")}
-
-
-@each
 def test_architecture_makes_it_again(name: str) -> None:
     network, x = grown(name, 2)
     network.freeze()
@@ -105,14 +90,6 @@ def test_architecture_makes_it_again(name: str) -> None:
     assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in network.parameters()]
     with pytest.raises(ValueError, match="units already"):
         again.load_architecture(network.architecture())
-
-
-def test_macs_are_those_of_the_task() -> None:
-    network, _ = grown("mlp")
-    for task, classes in enumerate(CLASSES):
-        first, second = network.widths(task)
-        counted = count_macs(lambda x, task=task: network.forward_single_task(x, task), (1, 4, 4), torch.device("cpu"))
-        assert counted == 16 * first + first * second + second * classes
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -177,32 +154,86 @@ def test_units_that_compute_nothing_can_go(name: str) -> None:
     assert torch.equal(again.eval()(x, 1), network(x, 1))
 
 
-@each
-def test_parts_are_the_blocks(name: str) -> None:
-    """What is assembled and assigned again is what it was; each block is met once, by a view of its shape."""
-    network, _ = grown(name)
-    weights = copied(network)
-    for index in range(len(network.layers)):
-        layer = network.layer(index)
-        weight, bias = layer.weight(2), layer.bias(2)
-        met = list(layer.parts(2, weight, bias))
-        assert {id(parameter) for parameter, _ in met} == {id(parameter) for parameter in layer.parameters()}
-        assert sum(part.numel() for _, part in met) == weight.numel() + (0 if bias is None else bias.numel())
-        assert all(torch.equal(parameter, part) for parameter, part in met)
-        layer.assign(2, weight.detach() + 1, None if bias is None else bias.detach() + 1)
-    assert all(torch.equal(value, weights[key] + 1) for key, value in network.state_dict().items() if "layers" in key)
+def own(layers, x):
+    """The chain with its own weights."""
+    return run_chain(
+        layers,
+        x,
+        lambda index, inputs: layers[index].compute(inputs, layers[index].weighted.weight, layers[index].weighted.bias),
+    )
 
 
-def test_what_does_not_fit_the_newest_is_refused() -> None:
-    network, _ = grown("mlp", 0)
-    with pytest.raises(ValueError, match="cannot add units"):
-        network.widen((1, 1))
-    with pytest.raises(ValueError, match="did not add"):
-        network.keep((torch.ones(1, dtype=torch.bool),))
-    network.grow(MLP[0])
-    with pytest.raises(ValueError, match="cannot add units"):
-        network.widen((1, -1))
-    with pytest.raises(ValueError, match="did not add"):
-        network.keep((torch.ones(5, dtype=torch.bool), torch.ones(3, dtype=torch.bool)))
-    with pytest.raises(ValueError, match="needs some units"):
-        network.keep((torch.ones(5, dtype=torch.bool), torch.zeros(4, dtype=torch.bool)))
+def test_alexnet_is_a_chain() -> None:
+    shape = AlexNetShape.of(3, 16, 16, 0.05)
+    network = alexnet(shape).eval()
+    layers = chain_of(network, "hat")
+    assert [layer.units for layer in layers] == [*shape.convolutions, shape.linear, shape.linear]
+    assert [layer.inputs for layer in layers] == [3, *shape.convolutions, shape.linear]
+    assert [layer.spread for layer in layers] == [1, 1, 1, 4, 1]
+    x = torch.randn(5, 3, 16, 16)
+    assert torch.equal(own(layers, x), network(x))
+
+
+def test_mlp_is_a_chain() -> None:
+    network, features = mlp(1, 4, 4, 0.02)
+    layers = chain_of(network, "hat")
+    assert [(layer.inputs, layer.units, layer.spread) for layer in layers] == [(16, 8, 1), (8, features, 1)]
+    x = torch.randn(5, 1, 4, 4)
+    assert torch.equal(own(layers, x), network(x))
+
+
+def test_dropout_before_the_first_layer_is_kept() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Dropout(1.0), nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5))
+    (layer,) = chain_of(network, "hat")
+    assert [type(module) for module in layer.before] == [nn.Flatten, nn.Dropout]
+    assert [type(module) for module in layer.after] == [nn.ReLU, nn.Dropout]
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (nn.Linear(2, 2), "Linear is no Sequential"),
+        (nn.Sequential(nn.Flatten()), "does not end with a linear layer"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU()), "does not end with a linear layer"),
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), "it has a BatchNorm1d"),
+        (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2)), "in groups"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 2)), "does not read the 2 units"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(4, 2)), "does not read the 2 units"),
+        (resnet18(3, 8, 8, 0.1)[0], "it has a BatchNorm2d"),
+    ],
+)
+def test_others_are_refused(network: nn.Module, told: str) -> None:
+    with pytest.raises(RequestError, match=told):
+        chain_of(network, "hat")
+
+
+def test_layers_of_other_sizes() -> None:
+    layers = chain_of(alexnet(AlexNetShape.of(3, 16, 16, 0.05)), "rcl")
+    made = [layer.like(2, 7) for layer in layers]
+    assert [tuple(layer.weight.shape) for layer in made] == [(7, 2, 3, 3)] * 3 + [(7, 8), (7, 2)]
+    assert all(layer.bias is not None for layer in made)
+    assert type(made[0]) is type(layers[0].weighted)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])
+def test_there_and_back(shape: tuple[int, ...]) -> None:
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    packed = pack_bits(mask)
+    assert (packed.dtype, packed.nbytes) == (torch.uint8, packed_bytes(mask.numel()))
+    assert torch.equal(unpack_bits(packed, shape), mask)
+
+
+def test_bits_are_in_order() -> None:
+    assert pack_bits(torch.tensor([True, False, True, *[False] * 5, True])).tolist() == [5, 1]
+
+
+def test_all_bits() -> None:
+    assert pack_bits(torch.ones(8, dtype=torch.bool)).tolist() == [255]
+
+
+def test_freezing_frees_gradients() -> None:
+    frozen, other, parameter = nn.Linear(2, 2), nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+    (other(frozen(torch.ones(1, 2))) * parameter).sum().backward()
+    freeze(frozen, parameter)
+    assert is_frozen(frozen, parameter) and not is_frozen(frozen, other) and is_frozen(nn.ReLU())
+    assert frozen.weight.grad is None and parameter.grad is None and other.weight.grad is not None

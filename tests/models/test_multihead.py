@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.backbone import BackboneModel
+from seu_bench.config.streams import Scenario
+from seu_bench.models import count_bytes, state_bytes
+from seu_bench.models.backbone import BackboneModel, GrowingHead
 from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.sizes import count_parameters
 
 CLASSES = (2, 4, 3)
 TASKS = torch.tensor([0, 1, 2, 0, 1, 1, 2, 0])
@@ -68,7 +73,111 @@ def test_the_backbone_is_computed_once(model: BackboneModel, images: Tensor) -> 
     assert {task: tuple(logits.shape) for task, logits in answers.items()} == {0: (8, 2), 2: (8, 3)}
 
 
-def test_no_image_is_refused(model: BackboneModel, images: Tensor) -> None:
-    """An empty batch has no width."""
-    with pytest.raises((ValueError, IndexError)):
-        model(images[:0], TASKS[:0])
+def model_backbone(scenario: Scenario, classes: tuple[int, ...] = CLASSES) -> BackboneModel:
+    """A small network of seed 0."""
+    torch.manual_seed(0)
+    return BackboneModel(nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.ReLU()), 5, classes, scenario)
+
+
+@pytest.fixture
+def images_backbone() -> Tensor:
+    return torch.randn(6, 1, 3, 3, generator=torch.Generator().manual_seed(1))
+
+
+def test_head_grows_with_the_classes_seen(images_backbone: Tensor) -> None:
+    """Logits of all classes seen, by the first rows of one linear layer; earlier ones stay where they are."""
+    network = model_backbone("class")
+    assert network(images_backbone, 0).shape == (6, 0)
+    before = torch.empty(6, 0)
+    for task, seen in enumerate((2, 6, 9)):
+        network.begin_task(task)
+        logits = network(images_backbone, torch.zeros(6, dtype=torch.int64))
+        head = network.heads[0]
+        features = network.backbone(images_backbone)
+        torch.testing.assert_close(logits, features @ head.weight[:seen].T + head.bias[:seen])
+        # Not bit by bit: for other numbers of rows a processor may take other kernels.
+        torch.testing.assert_close(logits[:, : before.shape[1]], before, rtol=1e-6, atol=1e-7)
+        before = logits
+
+
+def test_classes_not_seen_get_no_gradient(images_backbone: Tensor) -> None:
+    """Their rows have no part in the loss."""
+    network = model_backbone("class")
+    network.begin_task(1)
+    nn.functional.cross_entropy(network(images_backbone, 0), torch.tensor([0, 1, 2, 3, 4, 5])).backward()
+    gradient = network.heads[0].weight.grad
+    assert isinstance(gradient, Tensor)
+    assert bool((gradient[:6] != 0).any(dim=1).all()) and not bool(gradient[6:].any())
+
+
+@pytest.mark.parametrize("scenario", ["class", "domain"])
+def test_a_task_label_makes_no_difference(scenario: Scenario, images_backbone: Tensor) -> None:
+    """One head answers, whatever task an image is said to be of; also in a batch that mixes tasks."""
+    network = model_backbone(scenario, (3, 3, 3))
+    network.begin_task(2)
+    known = network.forward_single_task(images_backbone, 0)
+    assert known.shape == (6, 9 if scenario == "class" else 3)
+    for labels in (0, 2, torch.tensor([0, 1, 2, 2, 1, 0])):
+        assert torch.equal(network(images_backbone, labels), known)
+    assert list(network(images_backbone, None)) == [0]
+    assert torch.equal(network(images_backbone, None)[0], known)
+    assert len(network.heads) == 1
+
+
+def test_sizes_count_every_row_from_the_start() -> None:
+    """As all heads are counted where each task has one."""
+    by_task, by_class = model_backbone("task"), model_backbone("class")
+    assert count_parameters(by_task) == count_parameters(by_class) == 9 * 5 + 5 + 9 * 5 + 9
+    assert count_parameters(by_class.task_module(0)) == count_parameters(by_class)
+
+
+def test_architecture_has_the_number_of_tasks_seen(images_backbone: Tensor) -> None:
+    """A model made again from it answers with as many classes."""
+    network, again = model_backbone("class"), model_backbone("class")
+    assert network.architecture() == {"tasks_seen": 0}
+    network.begin_task(1)
+    again.load_architecture(json.loads(json.dumps(network.architecture())))
+    assert torch.equal(again(images_backbone, 0), network(images_backbone, 0))
+    assert model_backbone("domain").architecture() == model_backbone("task").architecture() == {}
+    for wrong in ({}, {"tasks_seen": 4}, {"tasks_seen": -1}, {"columns": 1}):
+        with pytest.raises(ValueError, match=r"task|head"):
+            model_backbone("class").load_architecture(wrong)
+    with pytest.raises(ValueError, match="does not grow"):
+        model_backbone("task").load_architecture({"tasks_seen": 1})
+
+
+def test_a_head_has_no_more_tasks_than_it_was_made_for() -> None:
+    """It would have no rows for their classes."""
+    head = GrowingHead(4, (2, 2))
+    with pytest.raises(ValueError, match="no task 2 among 2"):
+        head.begin(2)
+
+
+def test_element_size_times_number() -> None:
+    """By the type of the elements, whatever the shape; nothing is nothing."""
+    assert count_bytes([torch.zeros(3, 5)]) == 60
+    assert count_bytes([torch.zeros(7, dtype=torch.uint8), torch.zeros((), dtype=torch.int64)]) == 7 + 8
+    assert count_bytes([]) == count_bytes([torch.zeros(0, 4)]) == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_shared_memory_counts_once(device: str) -> None:
+    """Views of one storage count the bytes that any of them reaches; copies count by themselves."""
+    whole = torch.zeros(10, 4, device=device)
+    assert count_bytes([whole, whole, whole.view(40), whole[2:5]]) == 160
+    assert count_bytes([whole[:3], whole[2:5]]) == 5 * 16
+    assert count_bytes([whole[:3], whole[8:]]) == 5 * 16
+    assert count_bytes([whole[0].expand(100, 4)]) == 16
+    assert count_bytes([whole, whole.clone()]) == 320
+    assert count_bytes([whole.t()]) == 160
+
+
+def test_state_of_modules() -> None:
+    """Parameters and buffers, tied ones once; what a state leaves out is no state."""
+    layer = nn.Linear(3, 2)
+    tied = nn.Linear(3, 2)
+    tied.weight = layer.weight
+    assert state_bytes(layer, tied) == 4 * (6 + 2 + 2)
+    assert state_bytes(nn.BatchNorm2d(5)) == 4 * 4 * 5 + 8
+    layer.register_buffer("derived", torch.zeros(100), persistent=False)
+    assert state_bytes(layer) == 4 * 8

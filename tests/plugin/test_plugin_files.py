@@ -28,7 +28,7 @@ from seu_bench.errors import PluginError, SpecError, UnknownNameError
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.methods import CLASSES, PLUGINS, source_digest
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.record import Record, read_record
 from seu_bench.sweeps import run_job
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.commands import Command, Install
-from support.tiny import class_stream, context, registry, same, weights
+from support.commands import Command
+from support.tiny import context, registry
 
-import seu_bench
 from seu_bench import hookimpl
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
@@ -144,17 +142,6 @@ def test_linear_is_logistic_regression() -> None:
     assert torch.allclose(bias.grad, wrong.mean(dim=0), atol=1e-6)
 
 
-def test_linear_learns_and_forgets_nothing(tmp_path: Path) -> None:
-    """A real run: tasks share no weight, so that a task is known as well after all others as when it was learned."""
-    options = {"backbone": "linear"}
-    record = seu_bench.run("naive", "split_digits", protocol="smoke", options=options, results=tmp_path)
-    rows = record.accuracy_matrix
-    assert all(rows[-1][task] == rows[task][task] for task in range(5))
-    assert record.metrics["learning_acc"] is not None and record.metrics["learning_acc"] > 0.8
-    assert record.metrics["forgetting"] == 0
-    assert record.params_total == (5 * linear(64, 2),) * 5
-
-
 def residual(inputs: int, outputs: int, *, shortcut: bool) -> int:
     """Parameters of a block: two convolutions without bias, each with two vectors of batch normalisation."""
     size = convolution(inputs, outputs, bias=False) + convolution(outputs, outputs, bias=False) + 4 * outputs
@@ -226,19 +213,6 @@ def test_perceptrons_of_one_layer() -> None:
     assert torch.allclose(tanh(images), torch.tanh(images.view(4, 6) @ tanh[1].weight.T + tanh[1].bias))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("image", [(1, 8, 8), (3, 11, 13), (3, 32, 32)], ids=str)
-def test_models_of_any_stream(name: str, image: tuple[int, int, int]) -> None:
-    """Each backbone takes images of any shape that is large enough, under heads of any width."""
-    network = model(image, backbone=name, width=0.1).eval()
-    for task, classes in enumerate((2, 3)):
-        logits = network(torch.randn(4, *image), task)
-        assert logits.shape == (4, classes) and bool(torch.isfinite(logits).all())
-    heads = [head for head in network.heads if isinstance(head, torch.nn.Linear)]
-    features = heads[0].in_features
-    assert count_parameters(network) == count_parameters(network.backbone) + linear(features, 2) + linear(features, 3)
-
-
 # --- options ------------------------------------------------------------------------------------------------------
 
 
@@ -266,62 +240,7 @@ def test_width(command: Command) -> None:
     assert total(command, "--protocol", "paper", "-o", own) == narrow_alexnet(4)
 
 
-def test_backbone_changes_the_size(command: Command) -> None:
-    """The one that is asked for is the one that is counted, and ``alexnet`` is asked for where none is."""
-    paper = ("--protocol", "paper")
-    assert total(command, *paper, "-o", "backbone=alexnet") == total(command, *paper)
-    perceptron = linear(3072, 400) + linear(400, 400) + 5 * linear(400, 2)
-    assert total(command, *paper, "-o", "backbone=mlp") == perceptron
-    assert total(command, *paper, "-o", "backbone=simple_mlp") == linear(3072, 512) + 5 * linear(512, 2)
-    assert total(command, *paper, "-o", "backbone=tanh_mlp") == linear(3072, 200) + 5 * linear(200, 2)
-    regression = 5 * linear(3072, 2)
-    assert total(command, *paper, "-o", "backbone=linear") == regression
-    assert total(command, "--protocol", "quick", "-o", "backbone=linear", "-o", "width=2") == regression
-    assert total(command, *paper, "-o", "backbone=resnet18") == 1_109_240 - linear(160, 100) + 5 * linear(160, 2)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_weights_depend_on_the_seed_alone(name: str) -> None:
-    """The same seed gives the same bits whatever was drawn before, and draws nothing from the global generator."""
-    torch.manual_seed(1)
-    first = weights(model((1, 8, 8), backbone=name, width=0.1))
-    torch.manual_seed(2)
-    expected = torch.rand(2)
-    torch.manual_seed(2)
-    again = weights(model((1, 8, 8), backbone=name, width=0.1))
-    assert torch.equal(torch.rand(2), expected)
-    assert same(first, again)
-    assert not same(first, weights(model((1, 8, 8), seed=1, backbone=name, width=0.1)))
-
-
 # --- what is there and what is refused ----------------------------------------------------------------------------
-
-
-def test_list(command: Command) -> None:
-    """All are listed with what they are."""
-    answer = command("list", "backbones")
-    assert (answer.status, answer.err) == (0, "")
-    rows = [line.split()[:2] for line in answer.out.splitlines()]
-    assert [row for row in rows if row[1] == "seu-bench"] == [[name, "seu-bench"] for name in LISTED]
-    assert "slim ResNet-18" in answer.out
-
-
-@pytest.mark.parametrize("subcommand", ["cost", "run"])
-def test_unknown_backbone(command: Command, subcommand: str) -> None:
-    """The message says what there is, and proposes what is near."""
-    for name, near in (("foo", ""), ("resnet", " (did you mean 'resnet32'?)")):
-        answer = command(subcommand, "--strategy", "naive", "-o", f"backbone={name}")
-        assert (answer.status, answer.out) == (2, "")
-        assert f"no backbone is called '{name}'{near}" in answer.err
-        assert f"the backbones are: {', '.join(LISTED)}" in answer.err
-
-
-@pytest.mark.parametrize("width", ["0", "-1", "wide", "true"])
-def test_width_that_does_not_fit(command: Command, width: str) -> None:
-    """A width is a positive number."""
-    answer = command("cost", "--strategy", "naive", "-o", f"width={width}")
-    assert answer.status == 2
-    assert "width" in answer.err
 
 
 @pytest.mark.parametrize("image", [(3, 7, 32), (1, 32, 7)], ids=str)
@@ -331,15 +250,6 @@ def test_images_that_are_too_small(image: tuple[int, int, int]) -> None:
         model(image)
     assert "stream.input.pad" in str(error.value.remedy)
     assert model(image, backbone="mlp", width=0.1).eval()(torch.zeros(2, *image), 0).shape == (2, 2)
-
-
-def test_strategy_without_a_backbone() -> None:
-    """A strategy whose options name no backbone gets none, and is told how to."""
-    made = context(class_stream([[0, 1]]).plan, "seu", {})
-    assert made.backbone is None
-    with pytest.raises(RequestError, match="no backbone was chosen") as error:
-        backbone_model(made)
-    assert "BackboneOptions" in str(error.value.remedy)
 
 
 class Offering:
@@ -363,18 +273,3 @@ def test_unavailable() -> None:
     assert f"the backbones are: {', '.join(LISTED)}" in str(error.value.remedy)
     with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
         backbones.find("hug")
-
-
-def test_unavailable_on_the_command_line(command: Command, install: Install) -> None:
-    """So it is where the plugin is installed and the name comes from an option."""
-    source = (
-        "from seu_bench import hookimpl\n"
-        "from seu_bench.plugin.registration import Unavailable\n"
-        "@hookimpl\n"
-        "def register_backbones(register):\n"
-        "    register('huge', Unavailable('it needs the package timm'))\n"
-    )
-    install("a-stranger", {"mine": "mine"}, {"mine": source})
-    answer = command("cost", "--strategy", "naive", "-o", "backbone=huge")
-    assert (answer.status, answer.out) == (2, "")
-    assert "the backbone 'huge' cannot be used: it needs the package timm" in answer.err

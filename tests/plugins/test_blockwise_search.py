@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import io
+import itertools
+import math
 import random
-from collections.abc import Callable
-from functools import cache
+from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
-from support.tiny import all_threads, disturb, one_thread, registry, same, weights
+from support.tiny import all_threads, disturb, one_thread, registry, same
 from torch import Tensor, nn
 
 from seu_bench.training.loops import cosine_rate
 from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
-from seu_bench_blockwise.qlearning import EpsilonSchedule
+from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
+from seu_bench_blockwise.decisions import decision_sizes, decoded
+from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
 from seu_bench_blockwise.scratch import ScratchSearch
 from seu_bench_blockwise.shared import SharedSearch
-from seu_bench_kit.search_space import EDGES, OPERATIONS, Genotype, SearchSpace
+from seu_bench_kit.sampling import genotype_network
+from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.searcher import MdlSearch
 
@@ -146,29 +148,6 @@ def test_scratch_trains_a_fresh_network_for_each() -> None:
     assert reports[13].accuracy == float(right.double().mean())
 
 
-def test_scratch_starts_from_fresh_weights() -> None:
-    """An architecture begins as a network whose weights are drawn then; nothing is kept from the one before."""
-    stage = scratch(samples=2, scratch_epochs=1, epsilon_first=0.0, tie_break="first")
-    begun: list[dict[str, Tensor]] = []
-    begin: Callable[[tuple[int, ...]], None] = stage._begin
-
-    def watched(decisions: tuple[int, ...]) -> None:
-        begin(decisions)
-        begun.append(weights(stage.network))
-
-    stage._begin = watched  # type: ignore[method-assign]
-    stage.advance()
-    trained = weights(stage.network)
-    # The same architecture once more.
-    stage.agent.learner.values = [np.full_like(values, 0.5) for values in stage.agent.learner.values]
-    stage.advance()
-    assert stage.agent.learner.memory[0][0] == stage.agent.learner.memory[1][0]
-    assert not same(begun[1], trained) and not same(begun[1], begun[0])
-    for name, tensor in begun[1].items():
-        if name.endswith("num_batches_tracked"):
-            assert int(tensor) == 0
-
-
 @pytest.mark.parametrize(("samples", "epochs", "expected"), [(2, None, 2), (None, None, 3), (None, 1, 1), (2, 1, 2)])
 def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
     """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each,
@@ -182,105 +161,208 @@ def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) 
     assert stage.image_passes == train + evaluate
 
 
-def test_scratch_decides_by_the_share_of_architectures() -> None:
-    """Epsilon falls with the architectures tried, whatever the length of a training."""
-    asked = []
-    stage = scratch(samples=4, scratch_epochs=1, explore=0.5, epsilon_last=0.1)
-    decide = stage.agent.decide
-
-    def watched(progress: float) -> tuple[int, ...]:
-        asked.append(progress)
-        return decide(progress)
-
-    stage.agent.decide = watched  # type: ignore[method-assign]
-    stage.run()
-    assert asked == [0, 0.25, 0.5, 0.75]
-
-
 # --- as stages --------------------------------------------------------------------------------------------------------
-
-
-BUDGETS: dict[str, Callable[..., Any]] = {"shared": shared, "scratch": scratch}
-
-
-both_budgets = pytest.mark.parametrize("make", BUDGETS.values(), ids=BUDGETS)
-
-
-def ending(stage: Any, result: Genotype) -> tuple[Any, dict[str, Tensor]]:
-    """Everything that a finished search leaves: plain values, and tensors."""
-    state = stage.state_dict()
-    own = state["own"]
-    tensors = {name: value.clone() for name, value in own["weights"].items()}
-    for at, values in own["optimizer"]["state"].items():
-        tensors |= {f"{at}.{key}": torch.as_tensor(value) for key, value in values.items() if value is not None}
-    counts = [state["epoch"], state["image_passes"], state["report"], own.get("decisions")]
-    return [result.to_dict(), own["agent"], counts], tensors
 
 
 def equal(one: tuple[Any, dict[str, Tensor]], other: tuple[Any, dict[str, Tensor]]) -> bool:
     return bool(one[0] == other[0]) and same(one[1], other[1])
 
 
-@cache
-def whole(make: Callable[..., Any]) -> tuple[list[bytes], tuple[Any, dict[str, Tensor]]]:
-    """An uninterrupted search: its state before each epoch, and what it leaves."""
-    stage = make(explore=0.3, replay=4)
-    states = []
-    while stage.epoch < stage.epochs:
-        file = io.BytesIO()
-        torch.save(stage.state_dict(), file)
-        states.append(file.getvalue())
-        stage.advance()
-    return states, ending(stage, stage.run())
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_top2_decisions_reach_everything(kinds: Any) -> None:
+    """All decisions of a node make each pair of sources with each pair of operations, each in two orders; other
+    nodes and the other form stay as they are."""
+    space = SearchSpace("top2", kinds)
+    sizes = decision_sizes(space)
+    base = decoded(space, [0] * len(sizes))
+    for form, node in itertools.product(range(kinds), (2, 3, 4, 5)):
+        start = 16 * form + 4 * (node - 2)
+        assert sizes[start : start + 4] == (node, 7, node - 1, 7)
+        reached: Counter[Any] = Counter()
+        for choice in itertools.product(*(range(size) for size in sizes[start : start + 4])):
+            genotype = decoded(space, [*[0] * start, *choice, *[0] * (len(sizes) - start - 4)])
+            changed, other = (genotype.normal, genotype.reduction)[:: -1 if form else 1]
+            reached[tuple((edge.source, edge.operation) for edge in changed if edge.node == node)] += 1
+            assert [e for e in changed if e.node != node] == [e for e in base.normal if e.node != node]
+            assert other == (base.reduction if kinds == 2 else changed)
+        pairs = itertools.combinations(range(node), 2)
+        operations = list(itertools.product(OPERATIONS[1:], repeat=2))
+        assert set(reached) == {((a, p), (b, q)) for a, b in pairs for p, q in operations}
+        assert set(reached.values()) == {2}
 
 
-@pytest.mark.parametrize(("make", "epochs"), [(shared, 0), (shared, 1), (scratch, 0), (scratch, 1), (scratch, 4)])
-def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
-    """A new stage that loads the state after k epochs ends as the uninterrupted one does, amid a training too."""
-    states, expected = whole(make)
-    second = make(seed=4, explore=0.3, replay=4)
-    disturb()
-    second.load_state_dict(torch.load(io.BytesIO(states[epochs]), weights_only=True))
-    assert second.epoch == epochs
-    assert equal(ending(second, second.run()), expected)
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_all14_decisions_reach_everything(kinds: Any) -> None:
+    """Each decision is the operation of one edge, ``none`` too: a sequence for every genotype and only one."""
+    space = SearchSpace("all14", kinds)
+    assert decision_sizes(space) == (8,) * (14 * kinds)
+    generator = random.Random(0)
+    for _ in range(100):
+        sequence = [generator.randrange(8) for _ in range(14 * kinds)]
+        genotype = decoded(space, sequence)
+        for form, chosen in ((genotype.normal, sequence[:14]), (genotype.reduction, sequence[-14:])):
+            assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
 
-@both_budgets
-def test_depends_on_the_seed_alone(make: Callable[..., Any]) -> None:
-    """Draws of others between epochs change nothing; another seed changes the result."""
-    _, expected = whole(make)
-    disturb()
-    stage = make(explore=0.3, replay=4)
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert equal(ending(stage, stage.run()), expected)
-    other = make(seed=4, explore=0.3, replay=4)
-    found = ending(other, other.run())
-    assert found[0][0] != expected[0][0] and not same(found[1], expected[1])
+def test_decoding_by_hand() -> None:
+    """The second source is counted among those that are left, and edges are in the order of their sources."""
+    sequence = [1, 0, 0, 6, 2, 3, 1, 0, 0, 1, 0, 2, 4, 5, 3, 4]
+    found = decoded(SearchSpace(cell_types=1), sequence)
+    assert [tuple(edge) for edge in found.normal] == [
+        (2, 0, "dil_conv_5x5"),
+        (2, 1, "max_pool_3x3"),
+        (3, 1, "max_pool_3x3"),
+        (3, 2, "sep_conv_3x3"),
+        (4, 0, "avg_pool_3x3"),
+        (4, 1, "skip_connect"),
+        (5, 3, "sep_conv_5x5"),
+        (5, 4, "dil_conv_3x3"),
+    ]
 
 
-@both_budgets
-def test_loading_disturbs_nothing_outside(make: Callable[..., Any]) -> None:
-    """Making, loading and running a search leave the global generators where they stood."""
-    stage = make()
-    stage.advance()
-    state = stage.state_dict()
-    disturb()
-    expected = torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()
-    disturb()
-    other = make()
-    other.load_state_dict(state)
-    other.run()
-    assert (torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()) == expected
+#: Rewards of two decisions of two and three choices. The best of all, (0, 2), stands beside bad ones; the first
+#: decision 1 is better on average.
+REWARDS = {(0, 0): 0.1, (0, 1): 0.0, (0, 2): 0.9, (1, 0): 0.6, (1, 1): 0.7, (1, 2): 0.6}
 
 
-@pytest.mark.long
-@both_budgets
+def test_one_update_by_hand() -> None:
+    """From the last decision to the first: the reward at the end, half of it before, and the best that follows."""
+    learner = QLearner((2, 3), rate=0.5, discount=0.5, initial=0.5)
+    learner.learn((1, 2), 0.8)
+    # Last: 0.5 + 0.5 (0.8 - 0.5). First: 0.5 + 0.5 (0.4 + 0.5 * 0.65 - 0.5).
+    assert learner.values[1][1].tolist() == pytest.approx([0.5, 0.5, 0.65], abs=1e-15)
+    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125], abs=1e-15)
+    assert learner.values[1][0].tolist() == [0.5] * 3
+    learner.learn((1, 0), 0.1)
+    # Last: 0.5 + 0.5 (0.1 - 0.5) = 0.3. First: the best that follows is still 0.65, of the other choice.
+    assert learner.values[1][1].tolist() == pytest.approx([0.3, 0.5, 0.65], abs=1e-15)
+    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125 + 0.5 * (0.05 + 0.5 * 0.65 - 0.6125)], abs=1e-15)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.5, 0.0])
+def test_converges_to_the_optimum(discount: float) -> None:
+    """Visiting all sequences alike the Q-values become those of dynamic programming, and so does the choice."""
+    learner = QLearner((2, 3), rate=2e-3, discount=discount, initial=0.5)
+    for _ in range(8000):
+        for decisions, value in REWARDS.items():
+            learner.learn(decisions, value)
+    # Backward: the last decision is worth its reward; the first half of what it brings on average, and the best after.
+    last = {first: {second: REWARDS[first, second] for second in range(3)} for first in range(2)}
+    first = {choice: sum(last[choice].values()) / 3 / 2 + discount * max(last[choice].values()) for choice in range(2)}
+    # A step of 0.002 leaves each value within about 0.002 of what it swings about.
+    for choice in range(2):
+        assert learner.values[1][choice].tolist() == pytest.approx(list(last[choice].values()), abs=1e-6)
+    assert learner.values[0][0].tolist() == pytest.approx(list(first.values()), abs=2e-3)
+    optimum = max(first, key=lambda choice: first[choice])
+    expected = (optimum, max(last[optimum], key=lambda choice: last[optimum][choice]))
+    assert learner.decide(0.0) == expected == {1.0: (0, 2), 0.5: (1, 1), 0.0: (1, 1)}[discount]
+
+
+def test_replay() -> None:
+    """A new sequence is learned once and remembered ones are learned as often as said, old and new alike."""
+    once, twice = QLearner((2, 3), rate=0.1), QLearner((2, 3), rate=0.1)
+    once.remember((1, 2), 0.8, replay=3)
+    for _ in range(4):
+        twice.learn((1, 2), 0.8)
+    assert [values.tolist() for values in once.values] == [values.tolist() for values in twice.values]
+    assert once.memory == [((1, 2), 0.8)] and twice.memory == []
+    # The older sequence was learned once; by replay alone it comes to its reward.
+    random.seed(0)
+    learner = QLearner((2, 3), rate=0.1)
+    learner.remember((0, 1), 1.0)
+    assert learner.values[1][0, 1] == pytest.approx(0.55)
+    learner.remember((1, 2), 0.2, replay=400)
+    assert learner.values[1][0, 1] == pytest.approx(1.0, abs=1e-6)
+    assert learner.values[1][1, 2] == pytest.approx(0.2, abs=1e-6)
+
+
+def test_decisions() -> None:
+    """With epsilon 0 the best known is taken, of equal ones the first or one by lot; with 1 every sequence is alike."""
+    random.seed(0)
+    counts = Counter(QLearner((2, 3)).decide(0.0) for _ in range(6000))
+    # Each within five standard deviations of a binomial: 5 * sqrt(6000 * 1/6 * 5/6) = 144.
+    assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
+    learner = QLearner((2, 3), tie_break="first")
+    assert learner.decide(0.0) == (0, 0)
+    learner.values[0][0] = [0.1, 0.2]
+    learner.values[1][1] = [0.3, 0.7, 0.7]
+    assert {learner.decide(0.0) for _ in range(50)} == {(1, 1)}
+    random.seed(0)
+    counts = Counter(learner.decide(1.0) for _ in range(6000))
+    assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
+    counts = Counter(learner.decide(0.4) for _ in range(6000))
+    # Best with 0.6, and by chance with 0.4 / 2 and 0.4 / 3: 0.8 * 0.7333; 5 * sqrt(6000 * 0.587 * 0.413) = 191.
+    assert abs(counts[1, 1] - 6000 * 0.8 * (0.6 + 0.4 / 3)) < 191
+
+
+# --- epsilon ----------------------------------------------------------------------------------------------------------
+
+
+def test_epsilon_as_published() -> None:
+    """1 for 53 % of the way, then 0.9, 0.8, ... 0.1 for an equal share each."""
+    schedule = EpsilonSchedule()
+    assert [schedule.at(progress) for progress in (0.0, 0.3, 0.529999)] == [1.0] * 3
+    share = 0.47 / 9
+    for step in range(9):
+        for place in (0.001, 0.5, 0.999):
+            found = schedule.at(0.53 + (step + place) * share)
+            assert found == pytest.approx(0.9 - 0.1 * step, abs=1e-12)
+    assert schedule.at(0.53) == pytest.approx(0.9) and schedule.at(1.0) == pytest.approx(0.1)
+
+
+def agent(space: SearchSpace | None = None, **options: Any) -> Agent:
+    return Agent(BlockwiseOptions(**options), search_task(space=space), SCHEDULE)
+
+
+def macs_directly(network: nn.Module) -> int:
+    """Of one image, from what convolutions and linear layers are given and give."""
+    total = 0
+
+    def add(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        nonlocal total
+        if isinstance(module, nn.Conv2d):
+            kernel = module.kernel_size[0] * module.kernel_size[1]
+            total += output.numel() * kernel * module.in_channels // module.groups
+        elif isinstance(module, nn.Linear):
+            total += module.in_features * module.out_features
+
+    for module in network.modules():
+        module.register_forward_hook(add)
+    network.eval()(torch.zeros(1, 1, 8, 8))
+    return total
+
+
 @every_space
-def test_results_are_of_the_space(make: Callable[..., Any], space: SearchSpace) -> None:
-    """Both budgets find a genotype of each space, also by the Q-values."""
-    for choose in ("best_reward", "greedy"):
-        options = {"samples": 1, "scratch_epochs": 1} if make is scratch else {"epochs": 1}
-        assert space.fault(make(space=space, choose=choose, **options).run()) is None
+def test_reward_terms(space: SearchSpace) -> None:
+    """Accuracy less the weighted logarithms of millions of multiply-accumulates and of edges per node."""
+    task = search_task(space=space)
+    genotype = space.random_genotype(random.Random(0).randrange)
+    macs = macs_directly(genotype_network(task, SCHEDULE, genotype))
+    assert unit_macs(task, SCHEDULE, genotype) == macs > 0
+    # Two forms with six nodes each, the two inputs among them.
+    carrying = sum(edge.operation != "none" for edge in genotype.normal + genotype.reduction)
+    assert density(genotype) == carrying / 12
+    for mu, rho in ((0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (0.3, 0.7)):
+        options = BlockwiseOptions(mac_weight=mu, density_weight=rho)
+        expected = 0.625 - mu * math.log(macs / 1e6) - rho * math.log(carrying / 12)
+        assert reward(options, task, SCHEDULE, genotype, 0.625) == pytest.approx(expected, abs=1e-12)
+
+
+def test_reward_of_an_empty_genotype() -> None:
+    """Without an edge that carries anything the reward is finite still."""
+    space = SearchSpace("all14")
+    empty = decoded(space, [0] * 28)
+    options = BlockwiseOptions(mac_weight=1.0, density_weight=1.0)
+    assert math.isfinite(reward(options, search_task(space=space), SCHEDULE, empty, 0.5))
+
+
+def test_choice_by_reward_or_by_the_values() -> None:
+    """The best reward of all is taken, or what the Q-values lead to, which one lucky try does not turn."""
+    lucky, steady = [1, 5, 0, 3] * 8, [0, 4, 0, 6] * 8
+    for choose, expected in (("best_reward", lucky), ("greedy", steady)):
+        made = agent(choose=choose, replay=0)
+        for decisions, accuracy, times in ((lucky, 0.9, 1), (steady, 0.85, 60)):
+            for _ in range(times):
+                made.learn(decisions, accuracy)
+        disturb()
+        assert made.result() == decoded(SearchSpace(), expected)

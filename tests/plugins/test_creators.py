@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import io
-import random
-from functools import cache
+import copy
+import math
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.plugins.creators import PATHS, announced, creation, grown
+from sklearn.neighbors import KNeighborsClassifier
+from support.closed_form import ridge_by_sklearn
+from support.plugins.creators import PATHS, STREAM, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor
 
+from seu_bench.models.sizes import count_parameters
+from seu_bench_creators import FrugalOptions, KnnPrefixOptions, ReuseFirstOptions
+from seu_bench_creators.frugal import FrugalCreation
+from seu_bench_creators.knn_prefix import KnnPrefixCreation
 from seu_bench_creators.paths import earlier_paths, newest_path
+from seu_bench_creators.reuse_first import ReuseFirstCreation
+from seu_bench_kit import ridge_accuracy
+from seu_bench_kit.components import CreationTask
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -23,50 +31,7 @@ setup_module, teardown_module = one_thread, all_threads
 NAMES = ("all_new", "frugal", "knn_prefix", "reuse_first")
 
 
-def old_things(model: SuperModel, task: int) -> dict[str, Tensor]:
-    """All that a creation must leave alone: old units, every other head, earlier paths."""
-    layers: Any = model.layers
-    left = {
-        f"unit {layer} {index} {name}": tensor
-        for layer, units in enumerate(layers)
-        for index, unit in enumerate(units)
-        if model.unit_tasks[layer][index] != task
-        for name, tensor in weights(unit).items()
-    }
-    for other in range(len(model.heads)):
-        if other != task:
-            left |= {f"head {other} {name}": tensor for name, tensor in weights(model.heads[other]).items()}
-    return left | {f"path {other}": torch.tensor(path) for other, path in model.paths.items() if other != task}
-
-
-def disturb() -> None:
-    """Disturbance that a stranger might cause between two epochs."""
-    torch.manual_seed(99)
-    np.random.seed(99)
-    random.seed(99)
-    torch.rand(3), np.random.rand(3), random.random()
-
-
-def ending(stage: Any, path: tuple[int, ...]) -> dict[str, Tensor]:
-    """Everything that a finished creation leaves, as tensors."""
-    return {
-        **weights(stage.model),
-        "path": torch.tensor(path),
-        "counts": torch.tensor([stage.epoch, stage.image_passes]),
-        "measured": torch.tensor([stage.report.loss or 0, stage.report.accuracy or 0], dtype=torch.float64),
-    }
-
-
 # --- all of them ------------------------------------------------------------------------------------------------------
-
-
-def test_the_model_is_uneven() -> None:
-    """Base of the tests below: layers of different numbers of units, the last of each new."""
-    model = grown()
-    assert (model.candidates, model.has_new) == ([2, 3, 2, 3], [True] * 4)
-    assert dict(model.paths) == {0: PATHS[0], 1: PATHS[1]}
-    shared = grown(stem="shared")
-    assert (shared.candidates, shared.has_new) == ([1, 3, 2, 3], [False, True, True, True])
 
 
 def test_earlier_paths() -> None:
@@ -76,65 +41,6 @@ def test_earlier_paths() -> None:
     assert earlier_paths(model, 4) == [PATHS[1], PATHS[0]]
     model = grown(3)
     assert earlier_paths(model, 3) == [PATHS[2], PATHS[1], PATHS[0]]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("stem", ["selectable", "shared"])
-def test_what_was_learned_is_untouched(name: str, stem: str) -> None:
-    """Old units, other heads and earlier paths are bit by bit what they were; whoever trains trains something."""
-    model = grown(stem=stem)
-    before, everything = old_things(model, 2), weights(model)
-    path = creation(name, model).run()
-    assert same(old_things(model, 2), before)
-    assert same(weights(model), everything) == (name == "all_new")
-    assert model.path_fault(path) is None
-    model.keep(2, path)
-    assert same(old_things(model, 2), before)
-
-
-@cache
-def quiet_ending(name: str) -> dict[str, Tensor]:
-    """How a stage ends that nobody disturbs or interrupts."""
-    stage = creation(name)
-    return ending(stage, stage.run())
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.long
-def test_the_seed_alone_decides(name: str) -> None:
-    """Draws of others change nothing, and nothing is drawn from others; another seed trains otherwise."""
-    expected = quiet_ending(name)
-    stage = creation(name)
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    at = [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()]
-    disturb()
-    path = stage.run()
-    assert [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()] == at
-    assert same(ending(stage, path), expected)
-    other = creation(name, seed=4)
-    assert same(ending(other, other.run()), expected) == (name == "all_new")
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epochs", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_resumes_bit_by_bit(name: str, epochs: int) -> None:
-    """A new stage that loads the state after k epochs from a safe checkpoint ends as the uninterrupted one does."""
-    first = creation(name)
-    for _ in range(min(epochs, first.epochs)):
-        first.advance()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    # What the first one does from here on is its own affair: the state is on disk.
-    first.run()
-    file.seek(0)
-    second = creation(name)
-    disturb()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert second.epoch == min(epochs, second.epochs)
-    assert same(ending(second, second.run()), quiet_ending(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -167,3 +73,394 @@ def test_all_new(stem: str, path: tuple[int, ...]) -> None:
     stage = creation("all_new", model)
     assert stage.run() == path == newest_path(model)
     assert (stage.epochs, stage.image_passes) == (0, 0)
+
+
+pytestmark = pytest.mark.long
+
+
+# --- frugal -----------------------------------------------------------------------------------------------------------
+
+
+def frugal(model: SuperModel, task: int = 2, options: FrugalOptions | None = None, **more: Any) -> FrugalCreation:
+    stage = creation("frugal", model, task, options, **more)
+    assert isinstance(stage, FrugalCreation)
+    return stage
+
+
+def prefixes(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, ...]]:
+    """By hand for four layers."""
+    (a, b, c, d), (w, x, y, z) = old, new
+    return [(w, x, y, z), (a, x, y, z), (a, b, y, z), (a, b, c, z), (a, b, c, d)]
+
+
+def dead(model: SuperModel, path: Sequence[int]) -> None:
+    """Make the features of a path, and of it alone, tell nothing: its last unit gives zeros."""
+    unit = model.unit(3, path[3])
+    for tensor in unit.state_dict().values():
+        tensor.zero_()
+
+
+#: By task: paths that end in different units.
+APART = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3))
+
+
+@pytest.mark.parametrize("stem", ["selectable", "shared"])
+def test_contenders_are_prefixes_of_one_path(stem: str) -> None:
+    """The first k layers of one earlier path and new units after them, from all new to all old; each once."""
+    model = grown(stem=stem)
+    new = newest_path(model)
+    stage = frugal(model)
+    stage.run()
+    expected = [list(dict.fromkeys(prefixes(old, new))) for old in (PATHS[1], PATHS[0])]
+    assert stage.contenders in expected
+    assert len(stage.contenders) == (5 if stem == "selectable" else 4)
+
+
+def test_every_second_batch_trains_what_is_new() -> None:
+    """The batches between belong to any of the contenders but the one that is all old."""
+    model = grown()
+    stage = frugal(model, epochs=8, batch=4)
+    used: list[tuple[int, ...]] = []
+    usual = model.set_path
+
+    def noted(task: int, path: Sequence[int]) -> None:
+        used.append(tuple(path))
+        usual(task, path)
+
+    model.set_path = noted  # type: ignore[method-assign]
+    others = []
+    for _ in range(7):
+        stage.advance()
+        assert len(used) == 3  # 10 images by fours
+        turns = list(enumerate(used, start=stage.epoch - 1))
+        assert all(path == newest_path(model) for turn, path in turns if turn % 2 == 0)
+        others += [path for turn, path in turns if turn % 2]
+        used.clear()
+    assert set(others) <= set(stage.contenders[:-1]) and len(set(others)) > 1
+
+
+@pytest.mark.parametrize(
+    ("quiet", "chosen"), [((), None), ((0,), 1), ((1,), 0), ((0, 1), 1)], ids=["none", "first", "second", "both"]
+)
+def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> None:
+    """The earlier path whose features separate this task's classes is begun with; of equal ones the latest."""
+    model = grown(paths=APART)
+    for task in quiet:
+        dead(model, APART[task])
+    images = task_of(model).images
+    (x, y), (check_x, check_y) = (all_of(half) for half in images.halves())
+    model.eval()
+    with torch.no_grad():
+        accuracies = [
+            ridge_accuracy(model.features(x, path), y, model.features(check_x, path), check_y) for path in APART[:2]
+        ]
+    if chosen is None:
+        chosen = 0 if accuracies[0] > accuracies[1] else 1
+    elif len(quiet) == 1:
+        assert accuracies[chosen] > accuracies[1 - chosen]
+    else:
+        assert accuracies[0] == accuracies[1]
+    # So many epochs that all 10 images of each half are probed.
+    stage = frugal(model, epochs=20)
+    stage.advance()
+    assert stage.image_passes == 10 + 2 * 20
+    assert stage.contenders == prefixes(APART[chosen], newest_path(model))
+
+
+@pytest.mark.parametrize(("probed", "passed"), [(2, 4), (3, 4), (5, 8), (256, 12)])
+def test_images_of_the_probes(probed: int, passed: int) -> None:
+    """Half of the images asked for fit and half check, for each path; together no more than half of what may be
+    scored."""
+    stage = frugal(grown(paths=APART), epochs=3, options=FrugalOptions(probe_images=probed))
+    stage.advance()
+    # 3 * 10 images may be scored: 15 for the probes, 7 for each of two paths, 3 to fit and 3 to check at most.
+    assert stage.image_passes - 10 == passed
+
+
+def paper_score(percent: float, parameters: int) -> float:
+    """The mixed score as the paper prints it."""
+    inner = 1 - math.exp(-math.log10(parameters + 1) / 10)
+    return math.sqrt(percent) / 10 * (math.cos(math.pi * inner) + 1) / 2
+
+
+def parameters_after(model: SuperModel, path: Sequence[int], task: int = 2) -> int:
+    """Parameters of the super model once the path is kept: of a copy on which it is kept."""
+    other = copy.deepcopy(model)
+    other.keep(task, path)
+    return count_parameters(other)
+
+
+@pytest.mark.parametrize(("epochs", "count"), [(1, 5), (2, 1), (5, 4), (12, 10)])
+def test_contenders_are_measured(epochs: int, count: int) -> None:
+    """Each on the same images of the second half, with the final weights: those that have new units by the head, the
+    one that is all old by a probe, which also fits on as many images of the first half. (Without recalibration, whose
+    statistics are those of the path measured last.)"""
+    # 10 images may be scored per epoch. Half of that is for the comparison: four heads and a probe, which counts twice,
+    # or, where six images are too many, what is all new and nothing else.
+    model = grown()
+    stage = frugal(model, epochs=epochs, options=FrugalOptions(recalibration_images=0))
+    path = stage.run()
+    assert len(stage.contenders) == (1 if epochs == 1 else 5)
+    images = STREAM.tasks[2].train
+    (fit_x, fit_y), (x, y) = all_of(images.part(0, count)), all_of(images.part(10, 10 + count))
+    model.eval()
+    accuracies = []
+    head: Any = model.heads[2]
+    for contender in stage.contenders:
+        with torch.no_grad():
+            features, fit_features = model.features(x, contender), model.features(fit_x, contender)
+            logits = features @ head.weight.T + head.bias
+        if contender in (PATHS[0], PATHS[1]):
+            accuracies.append(ridge_by_sklearn(fit_features, fit_y, features, y))
+        else:
+            accuracies.append(int((logits.argmax(dim=1) == y).sum()) / count)
+    assert stage.accuracies == accuracies
+    assert stage.report.accuracy == max(accuracies)
+    scores = [
+        paper_score(100 * (2 * max(accuracies) + accuracy) / 3, parameters_after(model, contender))
+        for contender, accuracy in zip(stage.contenders, accuracies, strict=True)
+    ]
+    assert path == stage.contenders[max(range(len(scores)), key=lambda index: (scores[index], index))]
+
+
+#: Accuracies of the contenders, from all new to all old.
+MEASURED = (
+    [1.0, 0.5, 0.5, 0.5, 0.5],
+    [0.5, 0.5, 0.5, 0.5, 0.5],
+    [0.0, 0.0, 0.0, 0.0, 0.0],
+    [0.95, 0.95, 0.94, 0.5, 0.25],
+    [0.96, 0.9, 0.93, 0.88, 0.85],
+    [0.5, 0.52, 0.53, 0.6, 0.1],
+    [1.0, 1.0, 1.0, 1.0, 0.999],
+    [0.9, 0.89, 0.88, 0.87, 0.86],
+)
+
+
+@pytest.mark.parametrize("task", [1, 2, 4])
+def test_highest_mixed_score(task: int) -> None:
+    """The contender is taken whose accuracy, beside the best one for every earlier task, and size score highest; the
+    smallest of equal ones."""
+    model = grown(task)
+    stage = frugal(model, task)
+    stage.contenders = prefixes(earlier_paths(model, task)[0], newest_path(model))
+    sizes = [parameters_after(model, path, task) for path in stage.contenders]
+    taken = []
+    for accuracies in MEASURED:
+        stage.accuracies = list(accuracies)
+        scores = [
+            paper_score(100 * (task * max(accuracies) + accuracy) / (task + 1), size)
+            for accuracy, size in zip(accuracies, sizes, strict=True)
+        ]
+        taken.append(max(range(5), key=lambda index: (scores[index], index)))
+        assert stage.result() == stage.contenders[taken[-1]]
+    assert taken[1:3] == [4, 4] and len(set(taken)) > 2
+
+
+@pytest.mark.parametrize(
+    ("earlier", "images", "epochs"),
+    [(1, 4, 1), (4, 4, 1), (4, 5, 1), (2, 5, 2), (3, 6, 3), (4, 9, 2), (4, 20, 1), (1, 20, 1), (4, 35, 3), (2, 7, 12)],
+)
+def test_passes_of_frugal(earlier: int, images: int, epochs: int) -> None:
+    """Never more than the factory says, that is than the paper's creator takes; half are trained on in any case.
+    Recalibration takes the whole batches of eight of the training half, or all of it where it is smaller."""
+    model = grown(earlier)
+    stage = frugal(model, earlier, epochs=epochs, images=images)
+    path = stage.run()
+    limit = announced("frugal", epochs=epochs, images=images)
+    assert limit == announced("mdl", epochs=epochs, images=images)
+    half = images // 2
+    assert limit == epochs * (images + (half if half < 8 else half - half % 8))
+    assert epochs * (images // 2) < stage.image_passes <= limit
+    assert path in stage.contenders
+    if images == 4:
+        # Two images may be scored: too few to compare anything.
+        assert stage.contenders == [newest_path(model)]
+
+
+#: By task: paths that end in different units.
+APART_prefix = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2))
+
+
+def knn_prefix(model: SuperModel, options: KnnPrefixOptions | None = None, **more: Any) -> KnnPrefixCreation:
+    stage = creation("knn_prefix", model, 2, options, **more)
+    assert isinstance(stage, KnnPrefixCreation)
+    return stage
+
+
+def dead_prefix(model: SuperModel, path: Sequence[int]) -> None:
+    """Make the features of a path, and of it alone, tell nothing: its last unit gives zeros."""
+    for tensor in model.unit(3, path[3]).state_dict().values():
+        tensor.zero_()
+
+
+@pytest.mark.parametrize(("stem", "count"), [("selectable", 5), ("shared", 4)])
+def test_candidates(stem: str, count: int) -> None:
+    """Every prefix of one earlier path with new units after it, from all new to all old."""
+    stage = knn_prefix(grown(stem=stem), epochs=5)
+    stage.run()
+    new = newest_path(stage.model)
+    assert len(stage.candidates) == len(stage.accuracies) == count
+    assert stage.candidates[0] == new and stage.candidates[-1] in [
+        (0 if stem == "shared" else path[0], *path[1:]) for path in PATHS[:2]
+    ]
+    for shorter, longer in zip(stage.candidates, stage.candidates[1:], strict=False):
+        assert sum(a != b for a, b in zip(shorter, longer, strict=True)) == 1
+
+
+@pytest.mark.parametrize("quiet", [(0,), (1,), (), (0, 1)], ids=["second", "first", "computed", "equal"])
+def test_prior(quiet: tuple[int, ...]) -> None:
+    """The path whose features separate this task's classes best by nearest neighbours, the latest of equal ones."""
+    model = grown(paths=APART_prefix)
+    for task in quiet:
+        dead_prefix(model, APART_prefix[task])
+    (x, y), (check_x, check_y) = (all_of(half) for half in task_of(model).images.halves())
+    model.eval()
+    expected = []
+    with torch.no_grad():
+        for path in (APART_prefix[1], APART_prefix[0]):
+            near = KNeighborsClassifier(3, algorithm="brute").fit(model.features(x, path).double().numpy(), y.numpy())
+            expected.append(near.score(model.features(check_x, path).double().numpy(), check_y.numpy()))
+    # So many epochs that all 10 images of each half are looked at.
+    stage = knn_prefix(model, KnnPrefixOptions(k=3), epochs=20)
+    stage.advance()
+    assert stage.priors == pytest.approx(expected)
+    chosen = (APART_prefix[1], APART_prefix[0])[expected.index(max(expected))]
+    assert stage.candidates[-1] == chosen
+    if len(quiet) == 1:
+        assert chosen == APART_prefix[1 - quiet[0]] and len(set(expected)) == 2
+    if len(quiet) == 2:
+        assert chosen == APART_prefix[1] and len(set(expected)) == 1
+
+
+def test_every_candidate_begins_anew_and_the_best_is_kept() -> None:
+    """From the same weights, with an optimiser of its own; the result has the weights that were measured."""
+    model = grown()
+    stage = knn_prefix(model, KnnPrefixOptions(recalibration_images=0), epochs=10)
+    initial = weights(stage.trained)
+    assert stage.share == 2
+    begun, ended = [], []
+    learned = stage.initial.restore
+
+    def restored() -> None:
+        learned()
+        begun.append(weights(stage.trained))
+
+    stage.initial.restore = restored  # type: ignore[method-assign]
+    for _ in range(stage.epochs):
+        stage.advance()
+        ended.append(weights(stage.trained))
+    assert len(begun) == 5
+    assert all(torch.equal(one[name], initial[name]) for one in begun for name in initial)
+    path = stage.run()
+    best = max(place for place, value in enumerate(stage.accuracies) if value == max(stage.accuracies))
+    assert path == stage.candidates[best]
+    assert all(torch.equal(tensor, ended[2 * best + 1][name]) for name, tensor in weights(stage.trained).items())
+    model.set_path(2, path)
+    model.eval()
+    x, y = all_of(STREAM.tasks[2].train.part(10, 20))
+    with torch.no_grad():
+        assert float((model.forward_single_task(x, 2).argmax(1) == y).double().mean()) == pytest.approx(
+            stage.accuracies[best]
+        )
+
+
+class Told(ReuseFirstCreation):
+    """Reuse first with accuracies that a test gives, by epoch; it also keeps the weights that each epoch begins and
+    ends with."""
+
+    def __init__(self, accuracies: Sequence[float], options: ReuseFirstOptions, task: CreationTask) -> None:
+        super().__init__(options, task)
+        self.told = accuracies
+        self.tried: list[tuple[int, ...]] = []
+        self.begun: list[dict[str, Tensor]] = []
+        self.left: list[dict[str, Tensor]] = []
+
+    def forward_of(self, sampled: tuple[int, ...]) -> Any:
+        """Paths tried, and their weights."""
+        self.tried.append(sampled)
+        self.begun.append(weights(self.trained))
+        return super().forward_of(sampled)
+
+    def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
+        """Learn from another accuracy."""
+        self.left.append(weights(self.trained))
+        super().learn(sampled, self.told[self.epoch], loss)
+
+
+def told(*accuracies: float, task: int = 2, stem: str = "selectable", **options: Any) -> Told:
+    """With as many epochs as there are accuracies."""
+    given = task_of(grown(task, stem=stem), task, epochs=len(accuracies), images=5)
+    return Told(accuracies, ReuseFirstOptions(**options), given)
+
+
+def changed_layers(path: Sequence[int], other: Sequence[int]) -> list[int]:
+    return [layer for layer, (one, two) in enumerate(zip(path, other, strict=True)) if one != two]
+
+
+def test_old_units_have_the_first_word() -> None:
+    """The first epochs try paths of old units only: those of earlier tasks, the latest first, then mixtures; they train
+    the head and nothing else."""
+    stage = told(*[0.5] * 12, task=3, old_share=1.0)
+    start = weights(stage.trained)
+    stage.run()
+    assert stage.tried[:3] == [PATHS[2], PATHS[1], PATHS[0]]
+    old = [count - 1 for count in stage.model.candidates]
+    assert all(0 <= index < count for path in stage.tried for index, count in zip(path, old, strict=True))
+    # Nine draws out of 2 * 2 * 2 * 3 mixtures.
+    assert len(set(stage.tried[3:])) > 4
+    for left in stage.left:
+        assert {name for name, tensor in left.items() if not torch.equal(tensor, start[name])} == {
+            "4.weight",
+            "4.bias",
+        }
+
+
+@pytest.mark.parametrize(
+    ("epochs", "layers"),
+    [
+        (1, []),
+        (2, [3]),
+        (6, [3, 2, 1, 0]),
+        # Seven for old units; three for each layer, and the one left over for the last.
+        (20, [3, 3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0]),
+    ],
+)
+def test_layers_from_last_to_first(epochs: int, layers: list[int]) -> None:
+    """Later epochs try the new unit of one layer each, the last layer first; where nothing gains, all else is old."""
+    stage = told(*[0.5] * epochs)
+    stage.run()
+    tried = stage.tried[epochs - len(layers) :]
+    assert [changed_layers(path, stage.tried[0]) for path in tried] == [[layer] for layer in layers]
+    assert all(path[layer] == stage.model.candidates[layer] - 1 for path, layer in zip(tried, layers, strict=True))
+
+
+def test_new_unit_stays_where_it_gains() -> None:
+    """It stays if the accuracy is higher by more than ``min_gain``; otherwise head and new units are bit by bit what
+    they were, for the next layer and at the end."""
+    # Old paths; then layers 3 (gains no more than asked), 2 (gains), 1 (falls), 0 (gains). Eighths are exact.
+    stage = told(0.25, 0.5, 0.625, 0.75, 0.5, 1.0, min_gain=0.125)
+    while stage.epoch < stage.epochs:
+        stage.advance()
+    old = PATHS[0]
+    assert stage.tried[1] == old
+    assert stage.tried[2:] == [(0, 0, 0, 2), (0, 0, 1, 0), (0, 2, 1, 0), (1, 0, 1, 0)]
+    # Every epoch trains.
+    assert all(not same(begun, ended) for begun, ended in zip(stage.begun, stage.left, strict=True))
+    for epoch, before in ((2, 1), (3, 1), (4, 3), (5, 3)):
+        assert same(stage.begun[epoch], stage.left[before])
+    assert stage.result() == (1, 0, 1, 0)
+    assert same(weights(stage.trained), stage.left[5])
+
+
+def test_reuse_first_measures_the_second_half() -> None:
+    """It learns from the accuracy on the second half, in evaluation mode, of the path tried."""
+    stage = creation("reuse_first", epochs=2)
+    assert isinstance(stage, ReuseFirstCreation)
+    stage.advance()
+    model: Any = stage.model
+    x, y = all_of(STREAM.tasks[2].train.part(10, 20))
+    model.eval()
+    with torch.no_grad():
+        right = model.forward_single_task(x, 2).argmax(dim=1) == y
+    assert stage.accuracy == stage.report.accuracy == int(right.sum()) / 10
+    assert stage.path == model.paths[2] == PATHS[1]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.darts import flat, search
-from support.tiny import all_threads, one_thread
+from support.plugins.darts import IMAGES, SCHEDULE, flat, search
+from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
-from seu_bench_darts import gradient
+from seu_bench_darts import DartsOptions, estimate_passes, gradient
 from seu_bench_darts.gradient import first_order, second_order
+from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -87,16 +90,6 @@ def test_second_order_is_the_gradient_through_the_step(seed: int) -> None:
     assert distance(problem.second(weight_decay=0.0), problem.through()) > 1e-2
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_the_second_order_adds(seed: int) -> None:
-    """The product with the mixed second derivatives, which is only a part of the whole, is right by itself."""
-    problem = Smooth(seed)
-    direct = flat(problem.at_the_step())
-    expected = [flat(problem.through()) - direct]
-    assert distance([flat(problem.second()) - direct], expected) < 1e-4
-    assert expected[0].norm() > 1e-2 * direct.norm()
-
-
 def test_published_defect_would_be_noticed() -> None:
     """The published code divides the difference by 2 and multiplies it by the step: far from the gradient."""
     problem = Smooth()
@@ -130,46 +123,6 @@ def test_first_order_is_the_plain_gradient(seed: int) -> None:
     assert distance(found, problem.through()) > 1e-2
     # With a step of no length there is nothing to see through.
     assert distance(problem.second(rate=0.0), found) < 1e-12
-
-
-def test_nothing_is_changed() -> None:
-    """Weights, architecture and momentum are bit by bit what they were, and no gradient lies there."""
-    problem = Smooth()
-    tensors = [*problem.weights, *problem.architecture, *problem.momentum]
-    before = [tensor.detach().clone() for tensor in tensors]
-    problem.second()
-    first_order(problem.loss(problem.valid), problem.weights, problem.architecture)
-    assert all(torch.equal(tensor, old) for tensor, old in zip(tensors, before, strict=True))
-    assert all(tensor.grad is None for tensor in tensors)
-    assert not any(found.requires_grad for found in problem.second())
-
-
-def test_losses_that_use_nothing() -> None:
-    """Weights that no loss uses, and a validation loss without weights, are no obstacle."""
-    problem = Smooth()
-    extra = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    nothing = torch.zeros(3, dtype=torch.float64)
-    train, valid = problem.loss(problem.train), problem.loss(problem.valid)
-    found = second_order(
-        train,
-        valid,
-        [*problem.weights, extra],
-        problem.architecture,
-        rate=0.4,
-        momentum=[*problem.momentum, nothing],
-        weight_decay=0.2,
-    )
-    assert distance(found, problem.through()) < 1e-4
-    alone = second_order(
-        train,
-        lambda _, architecture: architecture[1].square().sum(),
-        problem.weights,
-        problem.architecture,
-        rate=0.4,
-        momentum=problem.momentum,
-        weight_decay=0.2,
-    )
-    assert not alone[0].any() and torch.equal(alone[1], 2 * problem.architecture[1].detach())
 
 
 # --- the gradients, on the proxy network ------------------------------------------------------------------------------
@@ -260,15 +213,6 @@ class OnTheProxy:
         return [d - self.rate * a for d, a in zip(direct, added, strict=True)], list(direct)
 
 
-def test_first_order_on_the_proxy() -> None:
-    """The searcher's gradient of first order is that of the network's own mixture."""
-    problem = OnTheProxy(1)
-    found = problem.found()
-    logits = problem.mixed(problem.valid[0], problem.stage.architecture)
-    expected = torch.autograd.grad(nn.functional.cross_entropy(logits, problem.valid[1]), problem.stage.architecture)
-    assert distance(found, expected) < 1e-12
-
-
 @pytest.mark.long
 def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searcher's gradient of second order is that of autograd through the step that SGD would take.
@@ -304,3 +248,235 @@ def test_step_that_is_seen_through_is_sgds_own() -> None:
         stage.optimizer.step()
         for weight, value in zip(stage.weights, expected, strict=True):
             torch.testing.assert_close(weight.detach(), value, rtol=1e-5, atol=1e-7)
+
+
+pytestmark = pytest.mark.long
+
+
+both_orders = pytest.mark.parametrize("order", [1, 2])
+
+
+#: Where a whole search is looked at, which takes seconds by the second order.
+each_searched = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
+
+
+# --- who moves what ---------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A search of one epoch of two batches, and what it did: made once for each order, since it takes seconds."""
+
+    def __init__(self, order: int) -> None:
+        self.stage = search(order=order, epochs=1, batch_size=4)
+        self.steps: list[list[list[tuple[float, ...]]]] = []
+        self.trained: list[list[tuple[float, ...]]] = []
+        self.seen = 0
+        step_architecture, step_weights = self.stage._step_architecture, self.stage._step_weights
+        mixture = self.stage.network.mixture
+
+        def architecture(*batches: tuple[Tensor, Tensor]) -> None:
+            self.steps.append([pixels(images) for images, _ in batches])
+            step_architecture(*batches)
+
+        def weight(images: Tensor, labels: Tensor) -> Tensor:
+            self.trained.append(pixels(images))
+            loss: Tensor = step_weights(images, labels)
+            return loss
+
+        def counted(images: Tensor, weights: Any) -> Tensor:
+            self.seen += len(images)
+            logits: Tensor = mixture(images, weights)
+            return logits
+
+        self.stage._step_architecture, self.stage._step_weights = architecture, weight
+        self.stage.network.mixture = counted
+        self.before = tables(self.stage)
+        self.stage.run()
+
+
+def pixels(images: Tensor) -> list[tuple[float, ...]]:
+    return [tuple(image.flatten().tolist()) for image in images]
+
+
+@cache
+def watched(order: int) -> Watched:
+    return Watched(order)
+
+
+@both_orders
+def test_each_optimiser_has_its_own(order: int) -> None:
+    """The architecture is in no group of the SGD, no weight is in Adam's, and both have all of theirs."""
+    stage = search(order=order)
+    ids = [
+        [id(p) for group in optimizer.param_groups for p in group["params"]]
+        for optimizer in (stage.optimizer, stage.arch_optimizer)
+    ]
+    assert sorted(ids[0]) == sorted(id(p) for p in stage.network.parameters())
+    assert sorted(ids[1]) == sorted(id(p) for p in stage.architecture)
+    assert not set(ids[0]) & set(ids[1])
+    group = stage.arch_optimizer.param_groups[0]
+    assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-4, (0.5, 0.999), 1e-3)
+    assert isinstance(stage.arch_optimizer, torch.optim.Adam) and isinstance(stage.optimizer, torch.optim.SGD)
+
+
+def tables(stage: Any) -> list[list[list[float]]]:
+    return [table.detach().tolist() for table in stage.architecture]
+
+
+def parameters(stage: Any) -> dict[str, Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in stage.network.named_parameters()}
+
+
+def test_only_adam_moves_the_architecture() -> None:
+    """With a rate of Adam that moves no number the architecture stays, decay of the weights and all; the weights
+    do not."""
+    stage = search(arch_learning_rate=1e-30, weight_decay=0.5, arch_weight_decay=0.5)
+    before, weight = tables(stage), parameters(stage)
+    stage.advance()
+    assert tables(stage) == before
+    assert not same(parameters(stage), weight)
+
+
+@each_searched
+def test_statistics_see_the_first_half_once(order: int) -> None:
+    """Each BatchNorm counted the two batches of the first half, once to train and once to recalibrate, and no other."""
+    buffers = watched(order).stage.network.named_buffers()
+    assert {int(count) for name, count in buffers if name.endswith("num_batches_tracked")} == {2 + 2}
+
+
+@each_searched
+def test_halves_are_kept_apart(order: int) -> None:
+    """Weights learn from each image of the first half once per epoch, the architecture from as many others, drawn
+    without replacement from the second half and anew for each batch; the second order sees through the coming step."""
+    run = watched(order)
+    halves = [
+        set(pixels(half.gather(torch.arange(len(half)))[0]))
+        for half in (run.stage.train_images, run.stage.valid_images)
+    ]
+    assert [len(half) for half in halves] == [8, 9] and not halves[0] & halves[1]
+    assert [step[0] for step in run.steps] == run.trained and [len(batch) for batch in run.trained] == [4, 4]
+    assert {image for batch in run.trained for image in batch} == halves[0]
+    for _, valid in run.steps:
+        assert len(set(valid)) == 4 and set(valid) <= halves[1]
+    assert run.steps[0][1] != run.steps[1][1]
+
+
+# --- what is found ----------------------------------------------------------------------------------------------------
+
+
+def test_starts_nearly_uniform() -> None:
+    """A table per cell type, normal numbers of deviation 0.001; the weights of an edge sum to one."""
+    stage = search()
+    assert [tuple(table.shape) for table in stage.architecture] == [(14, 8)] * 2
+    assert tables(stage)[0] != tables(stage)[1]
+    values = flat(stage.architecture)
+    # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.
+    assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
+    for mixture in stage._mixture(stage.architecture):
+        torch.testing.assert_close(mixture.sum(dim=1), torch.ones(14))
+
+
+@pytest.mark.parametrize("edges", ["top2", "all14"])
+def test_genotype_is_that_of_the_softmax(edges: Any) -> None:
+    """The genotype is read off the softmax: of each edge the best operation, of each node the best two edges."""
+    stage = search(space=SearchSpace(edges), epochs=1)
+    torch.manual_seed(0)
+    stage.best = [torch.randn(14, 8) for _ in range(2)]
+    # One edge has large numbers throughout: its softmax is no larger for it.
+    stage.best[0][4] = 100 + 0.01 * torch.arange(8)
+    found = stage.result()
+    for table, form in zip(stage.best, (found.normal, found.reduction), strict=True):
+        shares = (table.exp() / table.exp().sum(dim=1, keepdim=True)).double() if table.max() < 50 else None
+        if shares is None:
+            shifted = table - table.amax(dim=1, keepdim=True)
+            shares = (shifted.exp() / shifted.exp().sum(dim=1, keepdim=True)).double()
+        expected, row = set(), 0
+        for node in (2, 3, 4, 5):
+            candidates = []
+            for source in range(node):
+                first = 1 if edges == "top2" else 0
+                share, operation = max((float(shares[row, at]), at) for at in range(first, 8))
+                candidates.append((share, (node, source, OPERATIONS[operation])))
+                row += 1
+            kept = sorted(candidates, reverse=True)[: 2 if edges == "top2" else None]
+            expected |= {edge for _, edge in kept}
+        assert {tuple(edge) for edge in form} == expected
+
+
+@pytest.mark.parametrize(
+    ("restore", "seed", "epochs"), [pytest.param("best_valid", 5, 3, marks=pytest.mark.long), ("last", 3, 2)]
+)
+def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) -> None:
+    """The architecture is that of the epoch with the lowest loss on the second half, or the last one."""
+    schedule = SCHEDULE.model_copy(update={"epochs": epochs, "learning_rate": 0.1, "min_learning_rate": 0.1})
+    # Recalibrated, so small a network is best at its last epoch with every seed.
+    options = {"restore": restore, "arch_learning_rate": 0.2, "recalibration_images": 0}
+    stage = search(seed=seed, schedule=schedule, **options)
+    kept: list[tuple[float, list[Tensor]]] = []
+    while stage.epoch < stage.epochs:
+        stage.advance()
+        stage.network.eval()
+        images, labels = stage.valid_images.gather(torch.arange(len(stage.valid_images)))
+        mixture = tuple(table.softmax(dim=1) for table in stage.architecture)
+        with torch.no_grad():
+            logits = stage.network.mixture(images, mixture)
+        assert stage.report.accuracy == float((logits.argmax(dim=1) == labels).double().mean())
+        loss = float(nn.functional.cross_entropy(logits, labels))
+        kept.append((loss, [table.detach().clone() for table in stage.architecture]))
+    lowest = min(range(epochs), key=lambda epoch: kept[epoch][0])
+    assert lowest < epochs - 1, "the last epoch is the best: this test could not fail"
+    found = stage.run()
+    expected = kept[lowest if restore == "best_valid" else -1][1]
+    assert all(torch.equal(one, other) for one, other in zip(stage.best, expected, strict=True))
+    space = SearchSpace()
+    derived = [space.derive([t.softmax(dim=1).double().numpy() for t in architecture]) for _, architecture in kept]
+    assert found == derived[lowest if restore == "best_valid" else -1]
+    assert derived[lowest] != derived[-1]
+
+
+# --- as a stage -------------------------------------------------------------------------------------------------------
+
+
+@each_searched
+def test_passes(order: Any) -> None:
+    """The factory predicts exactly what the stage counts, which is what the network is shown."""
+    count = len(IMAGES)
+    assert count == 17
+    options = DartsOptions(order=order)
+    one = SCHEDULE.model_copy(update={"epochs": 1})
+    train, evaluate = estimate_passes(options, one, count)
+    assert (train, evaluate) == ({1: 2, 2: 5}[order] * 8, 8 + 9)
+    assert watched(order).stage.image_passes == train + evaluate == watched(order).seen
+    assert estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
+    assert estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
+
+
+def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:
+    """Everything that a finished search leaves, as tensors."""
+    state = stage.state_dict()
+    own = state["own"]
+    left = {f"weights.{name}": value.clone() for name, value in own["weights"].items()}
+    for name in ("architecture", "best"):
+        left |= {f"{name}{at}": table.clone() for at, table in enumerate(own[name])}
+    for name in ("optimizer", "arch_optimizer"):
+        for at, values in own[name]["state"].items():
+            left |= {f"{name}.{at}.{key}": torch.as_tensor(value) for key, value in values.items() if value is not None}
+    codes = [[edge.source, OPERATIONS.index(edge.operation)] for edge in (*result.normal, *result.reduction)]
+    left["genotype"] = torch.tensor(codes)
+    left["counts"] = torch.tensor([state["epoch"], state["image_passes"]])
+    left["measured"] = torch.tensor([*state["report"], own["best_loss"]], dtype=torch.float64)
+    return left
+
+
+@cache
+def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float]]]:
+    """A search of two epochs: its state after the first, what it leaves, and the rates of each epoch."""
+    stage = search(order=order, arch_learning_rate=0.1, epochs=2)
+    rates = []
+    for _ in range(2):
+        if stage.epoch == 1:
+            file = io.BytesIO()
+            torch.save(stage.state_dict(), file)
+        stage.advance()
+        rates.append((stage.optimizer.param_groups[0]["lr"], stage.arch_optimizer.param_groups[0]["lr"]))
+    return file.getvalue(), ending(stage, stage.run()), rates

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import copy
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.tiny import accuracy_of, all_threads, benchmark, build, learn, logits_of, one_thread, raw_dataset, same
-from torch import Tensor
+from support.tiny import (
+    all_threads,
+    benchmark,
+    build,
+    class_stream,
+    learn,
+    one_thread,
+    raw_dataset,
+    registry,
+    same,
+    task_of,
+)
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from seu_bench import load_model
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.run import Request
 from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.resolve import resolve
+from seu_bench.engine.runner import execute
+from seu_bench.engine.saved_model import onnx_bytes
+from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.testing import Trial
-from seu_bench.testing.streams import class_split, poison
-from seu_bench.testing.trial import from_file
+from seu_bench.plugin.registry import Registry
+from seu_bench.testing.streams import class_split
 from seu_bench.training import memory_of
 from seu_bench_methods.dgr import Dgr
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, divergence, gradient_penalty
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -100,34 +119,6 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
     assert batches == [2 * 3] * 3  # 48 images
 
 
-def test_labels_are_the_old_solvers() -> None:
-    """Throughout the training the labelling solver is the one that the task found, and knows no class of the task."""
-    source = stream()
-    strategy: Dgr = dgr(source, epochs=6, learning_rate=0.3)
-    learn(source, strategy, tasks=1)
-    before = copy.deepcopy(strategy.model.alone(0).state_dict())
-    found: list[Any] = []
-    strategy.pause = lambda _: found.append(copy.deepcopy(strategy.solver))
-    learn_task(source, strategy, 1)
-    assert len([old for old in found if old is not None]) == 6
-    for old in found[:6]:
-        assert same(old.state_dict(), before) and not old.training
-        assert not any(parameter.requires_grad for parameter in old.parameters())
-        assert old.forward_single_task(torch.rand(3, 1, 8, 8), 0).shape == (3, 2)
-    assert not same(strategy.model.alone(1).state_dict(), before)
-    assert strategy.solver is None
-
-
-def test_first_task_is_naive() -> None:
-    """The same weights, bit by bit, as plain fine-tuning that keeps the last ones."""
-    source = stream()
-    mine = learn(source, dgr(source), tasks=1).model.alone(0)
-    plain = {key: QUICK[key] for key in ("backbone", "width", "epochs", "batch_size")}
-    scenario = {"benchmark__stream__scenario": "class"}
-    theirs = learn(source, build(source, "naive", **plain, **scenario, restore="last"), tasks=1).model
-    assert same(mine.state_dict(), theirs.state_dict())
-
-
 # --- the generator -----------------------------------------------------------------------------------------------
 
 
@@ -162,33 +153,7 @@ def test_sources_of_every_step(generator: str, monkeypatch: pytest.MonkeyPatch) 
     assert [pixels is None for *_, pixels in steps] == [True] * 8 + [False] * 16
 
 
-def test_range_is_the_first_tasks() -> None:
-    """Read once; later tasks, which are brighter here, leave it."""
-    source = stream()
-    strategy: Dgr = learn(source, dgr(source), tasks=1)
-    images = source.tasks[0].train.gather(torch.arange(48))[0]
-    ends = [float(strategy.model.generator.low), float(strategy.model.generator.high)]
-    assert ends == [float(images.min()), float(images.max())]
-    learn_task(source, strategy, 1)
-    assert ends == [float(strategy.model.generator.low), float(strategy.model.generator.high)]
-
-
 # --- what is kept, and what is not -------------------------------------------------------------------------------
-
-
-def test_no_image_of_an_earlier_task_is_read() -> None:
-    """They may be NaN as soon as their task is over: not a bit changes."""
-    found = []
-    for poisoned in (False, True):
-        source = stream()
-        strategy: Dgr = dgr(source)
-        for task in range(3):
-            learn_task(source, strategy, task)
-            for images in (source.tasks[task].train, source.tasks[task].valid) if poisoned else ():
-                poison(images)
-        found.append({name: tensor.clone() for name, tensor in strategy.model.state_dict().items()})
-        assert strategy.get_extra_state() == {"solver": None}
-    assert same(*found)
 
 
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
@@ -204,66 +169,188 @@ def test_memory_is_solver_and_generator(generator: str) -> None:
     assert count_parameters(strategy.model.task_module(0)) == count_parameters(solver)
 
 
-def test_alone_is_the_solver() -> None:
-    """What is exported answers alike and has no part of the generator."""
-    source = stream()
-    strategy: Dgr = learn(source, dgr(source))
-    solver = strategy.model.alone(1)
-    assert torch.equal(logits_of(solver, source, 1), logits_of(strategy.model, source, 1))
-    assert not any("generator" in name for name in solver.state_dict())
-    assert solver.task_module(0) is not None and len(solver.heads) == 1
-
-
 # --- resuming and cost -------------------------------------------------------------------------------------------
+
+
+SHAPE = (1, 8, 8)
+
+
+def made(kind: str, shape: tuple[int, int, int] = SHAPE, critic_steps: int = 2) -> ImageGenerator:
+    torch.manual_seed(0)
+    return Vae(shape, 5, 16) if kind == "vae" else Wgan(shape, 5, 4, 10.0, critic_steps)
+
+
+each_kind = pytest.mark.parametrize("kind", ["vae", "wgan_gp"])
+
+
+# --- the autoencoder's loss --------------------------------------------------------------------------------------
+
+
+def test_divergence_by_hand() -> None:
+    """Half of mean^2 + variance - 1 - log variance, summed: of N(1, 1) it is 1/2, of N(0, 4) 3/2 - log 2."""
+    mean = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    log_variance = torch.tensor([[0.0, math.log(4)], [0.0, 0.0]], dtype=torch.float64)
+    assert divergence(mean, log_variance).tolist() == pytest.approx([2 - math.log(2), 0.0], abs=1e-15)
+
+
+def test_loss_against_distributions() -> None:
+    """Bernoulli likelihood of each pixel and normal latents, as torch's own distributions have them."""
+    model = Vae((1, 3, 4), 5, 7).double()
+    pixels = torch.rand(6, 1, 3, 4, dtype=torch.float64)
+    torch.manual_seed(1)
+    losses = model.losses(pixels)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        features = model.encoder(pixels)
+        latents = torch.distributions.Normal(model.mean(features), (model.log_variance(features) / 2).exp())
+        standard = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), 1.0)
+        drawn = latents.mean + latents.stddev * torch.randn_like(latents.mean)
+        chance = model.logits(drawn).sigmoid()
+        likelihood = (pixels * chance.log() + (1 - pixels) * (1 - chance).log()).flatten(1).sum(dim=1)
+        expected = torch.distributions.kl_divergence(latents, standard).sum(dim=1) - likelihood
+    assert torch.allclose(losses, expected, rtol=1e-12)
+
+
+def test_size_of_the_autoencoder() -> None:
+    """By closed form, for pixels p, hidden units h and z latents."""
+    pixels, hidden, latent = 3 * 9 * 7, 16, 5
+    encoder = pixels * hidden + hidden + hidden * hidden + hidden + 2 * (hidden * latent + latent)
+    decoder = latent * hidden + hidden + hidden * hidden + hidden + hidden * pixels + pixels
+    assert count_parameters(made("vae", (3, 9, 7))) == encoder + decoder
+
+
+# --- the critic's loss -------------------------------------------------------------------------------------------
+
+
+def test_penalty_of_a_linear_critic() -> None:
+    """Its gradient is its weight w everywhere: (|w| - 1)^2, with the gradient 2 (|w| - 1) w / |w|."""
+    weight = torch.tensor([[2.0, -1.0, 2.0, 4.0]], dtype=torch.float64, requires_grad=True)  # of length 5
+    one, other = torch.rand(2, 3, 1, 2, 2, dtype=torch.float64)
+    penalty = gradient_penalty(lambda x: x.flatten(1) @ weight.t(), one, other)
+    assert penalty.item() == pytest.approx(16.0, rel=1e-12)
+    penalty.backward()
+    assert weight.grad is not None
+    assert torch.allclose(weight.grad, 2 * 4 * weight.detach() / 5, rtol=1e-12)
+
+
+def test_critic_loss_of_a_linear_critic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Score of made images - score of given ones + 10 (|w| - 1)^2."""
+    model = made("wgan_gp")
+    assert isinstance(model, Wgan)
+    model.critic = nn.Sequential(nn.Flatten(), nn.Linear(64, 1, bias=False))
+    model.double()
+    fixed, given = torch.rand(2, 3, *SHAPE, dtype=torch.float64)
+    monkeypatch.setattr(model, "pixels", lambda count: fixed[:count])
+    weight = model.critic[1].weight.detach().squeeze()
+    scores = (fixed.flatten(1) - given.flatten(1)) @ weight
+    expected = float(scores.mean()) + 10 * (float(weight.norm()) - 1) ** 2
+    assert model.critic_loss(given).item() == pytest.approx(expected, rel=1e-12)
+
+
+# --- steps -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1.0, 1 / 2, 1 / 3])
+@pytest.mark.parametrize(("kind", "loss"), [("vae", "losses"), ("wgan_gp", "critic_loss")])
+def test_shares_of_a_step(kind: str, loss: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """r times the loss of the task's images plus (1 - r) times that of replayed ones, also where those are more."""
+    model = made(kind)
+    free = next(model.parameters())
+
+    def brightness(pixels: Tensor) -> Tensor:
+        each = pixels.double().flatten(1).mean(dim=1) + 0.0 * free.sum() + 0.0 * list(model.parameters())[-1].sum()
+        return each if kind == "vae" else each.mean()
+
+    monkeypatch.setattr(model, loss, brightness)
+    replayed = (lambda count: torch.full((2 * count, *SHAPE), 0.75)) if share < 1 else None
+    found, _ = model.step(model.optimizers(0.0), lambda: torch.full((4, *SHAPE), 0.25), replayed, share)
+    assert float(found) == pytest.approx(0.25 * share + 0.75 * (1 - share), rel=1e-12)
+
+
+@pytest.mark.parametrize("critic_steps", [1, 3])
+def test_steps_of_critic_and_generator(critic_steps: int) -> None:
+    """The critic takes so many on fresh images, the generator one, which leaves the critic where it is."""
+    model = made("wgan_gp", critic_steps=critic_steps)
+    assert isinstance(model, Wgan)
+    optimizers, asked = model.optimizers(0.01), []
+    taken: list[str] = []
+    weights = [parameter.detach().clone() for parameter in model.critic.parameters()]
+    for name, optimizer in zip(("critic", "maker"), optimizers, strict=True):
+        optimizer.register_step_pre_hook(lambda *_, name=name: taken.append(name))
+
+    def real() -> Tensor:
+        asked.append([parameter.detach().clone() for parameter in model.maker.parameters()])
+        return torch.rand(4, *SHAPE)
+
+    _, passes = model.step(optimizers, real, lambda count: torch.rand(6, *SHAPE), 0.5)
+    assert taken == ["critic"] * critic_steps + ["maker"]
+    assert len(asked) == critic_steps
+    # Each image once for every network that it comes out of or goes through: made, judged, in between, replayed.
+    assert passes == critic_steps * (4 * 4 + 5 * 6) + 2 * 4
+    still = all(torch.equal(*pair) for pair in zip(asked[0], asked[-1], strict=True))
+    moved = [not torch.equal(*pair) for pair in zip(asked[0], model.maker.parameters(), strict=True)]
+    assert still and all(moved)
+    assert not all(torch.equal(*pair) for pair in zip(weights, model.critic.parameters(), strict=True))
+
+
+# --- images ------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_range_of_images(kind: str) -> None:
+    """Each channel has that of the training images, whatever the random numbers; 0 and 1 are its ends."""
+    images = task_of(class_stream([[0, 1]], channels=3))
+    images.store[:, 1] = 7.0  # of no range
+    model = made(kind, (3, 8, 8))
+    model.fit_range(images)
+    pixels = images.gather(torch.arange(len(images)))[0]
+    low, high = pixels.amin(dim=(0, 2, 3)), pixels.amax(dim=(0, 2, 3))
+    assert torch.equal(model.low.flatten(), low) and torch.equal(model.high.flatten(), high)
+    scaled = model.scaled(pixels)
+    assert scaled.amin(dim=(0, 2, 3)).tolist() == [0.0] * 3
+    assert scaled.amax(dim=(0, 2, 3)).tolist() == pytest.approx([1.0, 0.0, 1.0])
+    assert float(model.scaled(pixels + 100).max()) == 1.0 and float(model.scaled(pixels - 100).min()) == 0.0
+    drawn = model.images(50).detach()
+    assert bool((drawn >= low[:, None, None] - 1e-5).all()) and bool((drawn <= high[:, None, None] + 1e-5).all())
+
+
+def saved_run(generator: str, results: Path) -> str:
+    """The id of a finished run of two tasks of digits, class-incremental, by a network with dropout."""
+    options = {
+        "benchmark.stream.scenario": "class",
+        "benchmark.stream.classes_per_task": 5,
+        "generator": generator,
+        "generator_iterations": 4,
+    }
+    asked = Request(strategy="dgr", protocol="smoke", options=options, device="cpu", results=results, limit=16)
+    return execute(registry(), resolve(registry(), asked)).record.run_id
 
 
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
 @pytest.mark.long
-def test_resumes_between_any_two_epochs(generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From each state in the second task, of both stages, to the same weights, bit by bit."""
-    monkeypatch.setattr("seu_bench_methods.dgr.STEPS", 3)
-    source = stream(tasks=2)
-    options = {"generator": generator, "critic_steps": 2, "targets": "soft"}
-    whole: Dgr = learn(source, dgr(source, **options), tasks=1)
-    places: list[tuple[str, Any]] = []
-    whole.pause = lambda stage: places.append((stage.name, from_file(whole.state_dict())))
-    learn_task(source, whole, 1)
-    assert [name for name, _ in places] == ["training"] * 2 + ["generator"] * 3
-    for name, state in places:
-        again: Dgr = dgr(source, **options)
-        again.load_state_dict(state)
-        learn_task(source, again, 1)
-        assert same(whole.model.state_dict(), again.model.state_dict()), name
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"generator": "wgan_gp", "critic_steps": 2, "generator_width": 32},
-        {"generator": "wgan_gp", "critic_steps": 1, "replay_batch": 3, "generator_width": 16},
-        {"replay_batch": 5, "targets": "soft", "generator_width": 80, "backbone": "alexnet"},
-    ],
-    ids=["wgan", "wgan few", "vae few"],
-)
-@pytest.mark.long
-def test_cost_is_what_it_takes(options: dict[str, Any], tmp_path: Any) -> None:
-    """Image passes and operations of each stage, with batches that are not full."""
-    trial = Trial("dgr", {**QUICK, **options, "batch_size": 8}, scenario="class")
-    learner = trial.learner("tiny_three")
-    forecast = [(it.name, it.task, it.image_passes, it.flops) for it in learner.cost.stages if it.name != "evaluation"]
-    record = trial.record("tiny_three", tmp_path)
-    took = [(it.name, it.task, it.image_passes, it.flops) for it in record.stages if it.name != "evaluation"]
-    assert took == forecast and len(took) == 6
-    assert record.memory_bytes[-1] == learner.cost.memory_bytes[-1]
+def test_saved_model_reproduces_its_record(generator: str, tmp_path: Path) -> None:
+    """Accuracies and sizes, from record and weights; the generator is there, with the range of its images."""
+    run_id = saved_run(generator, tmp_path)
+    assert verify(Registry(), run_id, results=tmp_path).passed
+    network: Any = load_model(run_id, tmp_path).network
+    assert float(network.generator.low) < 0 < float(network.generator.high)
+    assert network.generator.images(3).shape == (3, 1, 8, 8)
 
 
 @pytest.mark.long
-def test_forgets_less_than_naive() -> None:
-    """Textures of two tasks, of which plain fine-tuning knows only the last."""
-    source = stream(tasks=2, images=48)
-    options = {"epochs": 8, "learning_rate": 0.1, "width": 0.1}
-    mine = learn(source, dgr(source, **options, generator_iterations=400, generator_learning_rate=0.003))
-    naive = learn(source, build(source, "naive", backbone="mlp", benchmark__stream__scenario="class", **options))
-    assert accuracy_of(naive.model, source, 0) <= 0.5
-    assert accuracy_of(mine.model, source, 0) >= 0.8
-    assert accuracy_of(mine.model, source, 1) >= 0.8
+def test_exported_is_the_solver(tmp_path: Path) -> None:
+    """The logits of all classes by onnxruntime; no weight of the generator is in the file."""
+    import onnxruntime
+
+    model = load_model(saved_run("vae", tmp_path), tmp_path)
+    content = onnx_bytes(model, 1)
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    pixels = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    (logits,) = session.run(["logits"], {"images": pixels.numpy()})
+    assert logits.shape == (5, 10)
+    assert torch.allclose(torch.from_numpy(logits), model(model.preprocess(pixels, 1)), atol=1e-5)
+    network: Any = model.network
+    for weight in network.generator.parameters():
+        if weight.numel() > 100:
+            assert weight.detach().numpy().tobytes() not in content
+            assert weight.detach().t().contiguous().numpy().tobytes() not in content if weight.dim() == 2 else True

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.commands import Command
-from support.plugins.ewc import both, ewc, stage
+from support.plugins.ewc import CLASSES, ewc, stage
 from support.tiny import (
-    accuracy_of,
     all_threads,
     benchmark,
     build,
     class_stream,
-    context,
     learn,
     one_thread,
     registry,
@@ -28,14 +22,16 @@ from support.tiny import (
 )
 from torch import Tensor, nn
 
-import seu_bench
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
+from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench.errors import RunError
+from seu_bench.training.stage import TaskData
 from seu_bench.training.strategy import TrainingStage
+from seu_bench_methods import ewc as module
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -101,20 +97,6 @@ def test_penalty_is_part_of_the_training_loss() -> None:
         torch.testing.assert_close(weight.detach(), start - rate * (slope + decay * start), rtol=1e-5, atol=1e-6)
 
 
-def test_evaluation_is_not_penalised() -> None:
-    """Avalanche's loss in evaluation is the cross-entropy alone."""
-    source = class_stream([[0, 1], [2, 3]], images=16)
-    losses = []
-    for ewc_lambda in (0, 1e9):
-        strategy = build(source, "ewc", backbone="mlp")
-        learn(source, strategy, tasks=1)
-        strategy.options = strategy.options.model_copy(update={"ewc_lambda": ewc_lambda})
-        move(strategy.model)
-        strategy.eval(source.avalanche().test_stream[:1])
-        losses.append(float(strategy.loss))
-    assert losses[0] == losses[1]
-
-
 def test_penalised_validation_loss_selects() -> None:
     """The weights kept are those of the epoch whose validation loss with penalty is lowest, not the plain one."""
     source = permuted()
@@ -163,41 +145,6 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert strategy.anchor["heads.0.bias"].tolist() == [2] * 3
 
 
-@both
-def test_anchor_and_importance_of_a_stream(estimator: str) -> None:
-    """After each task the anchor is that task's restored weights, and the importance is the mean of all estimates."""
-    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)
-    strategy = build(source, "ewc", width=0.05, fisher=estimator, epochs=3)
-    scenario = source.avalanche()
-    total: dict[str, Tensor] = {}
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        estimate = stage(strategy, source.tasks[task].train, estimator).run()
-        total = {name: total.get(name, 0) + tensor for name, tensor in estimate.items()}
-        assert same(strategy.anchor, weights(strategy.model))
-        for name, tensor in total.items():
-            torch.testing.assert_close(strategy.fisher[name], tensor / (task + 1))
-    assert strategy.fisher.keys() == dict(strategy.model.named_parameters()).keys()
-
-
-def test_memory_between_tasks_can_be_kept() -> None:
-    """Importance and anchor go through a file of tensors, and a strategy goes on from them bit by bit."""
-    source = class_stream([[0, 1], [2, 3], [4, 5]], images=16)
-    whole = learn(source, build(source, "ewc", width=0.05))
-    first = learn(source, build(source, "ewc", width=0.05), tasks=2)
-    file = io.BytesIO()
-    torch.save([first.model.state_dict(), first.get_extra_state()], file)
-    file.seek(0)
-    second = build(source, "ewc", width=0.05)
-    state, own = torch.load(file, weights_only=True)
-    second.model.load_state_dict(state)
-    second.set_extra_state(own)
-    scenario = source.avalanche()
-    second.train(scenario.train_stream[2], eval_streams=[scenario.streams["valid"]])
-    assert same(weights(second.model), weights(whole.model))
-    assert same(second.fisher, whole.fisher)
-
-
 def test_without_penalty_it_is_naive() -> None:
     """``ewc_lambda = 0`` is naive fine-tuning bit by bit, dropout and all; any other is not, from the second task."""
     source = class_stream([[0, 1], [2, 3], [4, 5]], images=16)
@@ -229,80 +176,7 @@ def permuted() -> TaskStream:
     return build_stream(spec, lambda _: data, ImageLimits(), 0)
 
 
-@cache
-def forgotten(strategy: str, seed: int, **options: Any) -> tuple[float, float]:
-    """Mean loss of accuracy since each earlier task was learned, and mean accuracy, after the last task."""
-    source = permuted()
-    learner = build(source, strategy, seed=seed, **NARROW, **options)
-    scenario = source.avalanche()
-    just_learned = []
-    for task, experience in enumerate(scenario.train_stream):
-        learner.train(experience, eval_streams=[scenario.streams["valid"]])
-        just_learned.append(accuracy_of(learner.model, source, task))
-    last = [accuracy_of(learner.model, source, task) for task in range(3)]
-    return sum(before - after for before, after in zip(just_learned[:2], last[:2], strict=True)) / 2, sum(last) / 3
-
-
-@both
-def test_forgets_less_than_naive(estimator: str) -> None:
-    """With a penalty that suits the stream less than half is forgotten, and more is known at the end."""
-    for seed in (0, 1):
-        forgotten_by_naive, known_by_naive = forgotten("naive", seed)
-        forgotten_by_ewc, known_by_ewc = forgotten("ewc", seed, ewc_lambda=1000, fisher=estimator)
-        assert forgotten_by_naive > 0.15
-        assert forgotten_by_ewc < forgotten_by_naive / 2
-        assert known_by_ewc > known_by_naive + 0.05
-
-
 # --- costs, records and benchmarks ------------------------------------------------------------------------------------
-
-
-@both
-def test_passes_of_a_whole_run(estimator: str) -> None:
-    """The estimate says what each stage passes forward, also where a single image is left over."""
-    source = class_stream([[0, 1], [2, 3]], images=22)
-    assert len(source.tasks[0].train) == 33
-    seen: list[StageProgress] = []
-    learn(source, build(source, "ewc", on_progress=seen.append, fisher=estimator, width=0.05))
-    found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
-    options = {"epochs": 2, "batch_size": 16, "width": 0.05, "fisher": estimator}
-    cost = registry().strategies.find("ewc").factory.cost(context(source.plan, "ewc", options))
-    assert found == {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
-    assert found["fisher", 1] == 33
-    assert [(s.train, s.evaluate) for s in cost.stages if s.name == "fisher"] == [(33, 0)] * 2
-
-
-def test_record(command: Command, tmp_path: Path) -> None:
-    """A run's record has the stages, and the image passes that ``cost`` told."""
-    asked = ("--strategy", "ewc", "--protocol", "smoke", "--limit", 20, "-o", "width=0.05")
-    told = json.loads(command("cost", *asked, "--format", "json").out)
-    record = seu_bench.run("ewc", protocol="smoke", limit=20, options={"width": 0.05}, results=tmp_path, device="cpu")
-    assert record.status == "finished"
-    names = [stage.name for stage in record.stages if stage.task == 0]
-    assert names == ["training", "fisher", "evaluation"]
-    assert record.metrics["image_passes"] == told["image_passes"]
-    passed = sum(stage.image_passes for stage in record.stages if stage.name == "fisher")
-    assert passed == told["stages"]["fisher"]["train"] == 100
-    assert record.options["ewc_lambda"] == 20_000
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("split_cifar10", 12_978_314),
-        ("split_cifar100", 13_162_724),
-        ("pmnist", 9_491_556),
-        ("mixture", 13_097_156),
-    ],
-)
-def test_parameters_of_the_paper(command: Command, name: str, parameters: int) -> None:
-    """The published sizes, which are those of naive fine-tuning; the Fisher pass sees each training image once."""
-    answer = command("cost", "--strategy", "ewc", "--benchmark", name, "--protocol", "paper", "--format", "json")
-    assert (answer.status, answer.err) == (0, "")
-    document = json.loads(answer.out)
-    assert document["params_total"] == document["params_total_min"] == [parameters] * len(document["tasks"])
-    stages = document["stages"]
-    assert 50 * stages["fisher"]["train"] == stages["training"]["train"] and stages["fisher"]["evaluate"] == 0
 
 
 @pytest.mark.parametrize(
@@ -329,9 +203,98 @@ def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
             assert run.tuned is None or protocol != "paper"
 
 
-@pytest.mark.parametrize(("option", "said"), [("ewc_lambda=-1", "ewc_lambda"), ("fisher=exact", "fisher")])
-def test_options_that_do_not_fit(command: Command, option: str, said: str) -> None:
-    """A negative strength and an unknown estimate are refused."""
-    answer = command("cost", "--strategy", "ewc", "-o", option)
-    assert answer.status == 2
-    assert said in answer.err
+class Gate(nn.Module):
+    """A layer that torch.func cannot map over images: what it does depends on the numbers themselves."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if bool(x.sum() > 0) else 2 * x
+
+
+def images(number: int, task: int = 0) -> TaskImages:
+    """Random images of a task, in double precision; no two are alike."""
+    generator = torch.Generator().manual_seed(number)
+    store = torch.randn(number, 1, 4, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(CLASSES[task], (number,), generator=generator)
+    return TaskImages(store, torch.arange(number), labels, task, 1)
+
+
+def seen_by(model: Any) -> list[Tensor]:
+    """Every batch that goes through the model's backbone from now on."""
+    batches: list[Tensor] = []
+    model.backbone.register_forward_pre_hook(lambda _, inputs: batches.append(inputs[0].detach().clone()))
+    return batches
+
+
+def positions_of(batch: Tensor, data: TaskImages) -> list[int]:
+    return [int((data.store == image).flatten(1).all(dim=1).nonzero()) for image in batch]
+
+
+def squared_gradients(model: Any, data: TaskImages, positions: list[int]) -> dict[str, Tensor]:
+    """The oracle: the squared gradient of the mean cross-entropy of these images, by hand and by ``backward``."""
+    model.zero_grad()
+    total = torch.zeros((), dtype=torch.float64)
+    for position in positions:
+        logits = model.heads[data.task](model.backbone(data.store[position : position + 1]))[0]
+        total = total - torch.log_softmax(logits, dim=0)[data.labels[position]]
+    (total / len(positions)).backward()
+    found = {
+        name: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone() ** 2
+        for name, weight in model.named_parameters()
+    }
+    model.zero_grad()
+    return found
+
+
+def close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("number", "sizes"), [(21, [8, 8, 5]), (17, [8, 8, 1]), (16, [8, 8]), (5, [5])])
+def test_fisher_by_batch(number: int, sizes: list[int]) -> None:
+    """Eight times the mean over batches of the squared gradient of the batch's mean loss, whatever the last's size."""
+    strategy, data = ewc(), images(number, task=1)
+    batches = seen_by(strategy.model)
+    found = stage(strategy, data).run()
+    chosen = [positions_of(batch, data) for batch in batches]
+    assert [len(batch) for batch in chosen] == sizes
+    order = [position for batch in chosen for position in batch]
+    assert sorted(order) == list(range(number)) != order
+    squares = [squared_gradients(strategy.model, data, batch) for batch in chosen]
+    close(found, {name: 8 * sum(square[name] for square in squares) / len(sizes) for name in squares[0]})
+    assert not found["heads.0.weight"].any() and bool((found["heads.1.weight"] > 0).any())
+
+
+@pytest.mark.parametrize("numbers", [2**27, 7 * (16 * 5 + 5 + 5 * 5 + 5 + 1), 1], ids=["whole", "parts", "single"])
+def test_fisher_by_image(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over images of the squared gradient of each image's loss, in chunks of any size."""
+    monkeypatch.setattr(module, "GRADIENT_NUMBERS", numbers)
+    strategy, data = ewc(), images(21)
+    found = stage(strategy, data, "per_sample").run()
+    squares = [squared_gradients(strategy.model, data, [position]) for position in range(21)]
+    close(found, {name: sum(square[name] for square in squares) / 21 for name in squares[0]})
+
+
+@pytest.mark.parametrize(("estimator", "active"), [("batch", True), ("per_sample", False)])
+def test_dropout(estimator: str, active: bool) -> None:
+    """Dropout is on in the published code's estimate and off in the textbook's; modes are as before afterwards."""
+    strategy = ewc(nn.Dropout(0.5), nn.BatchNorm1d(5))
+    dropout, norm = strategy.model.backbone[3:]
+    modes: list[tuple[bool, bool]] = []
+    norm.register_forward_pre_hook(lambda *_: modes.append((dropout.training, norm.training)))
+    for training in (False, True):
+        strategy.model.train(training)
+        norm.train(not training)
+        stage(strategy, images(9), estimator).run()
+        assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
+    assert set(modes) == {(active, False)}
+
+
+def test_layer_that_cannot_be_mapped() -> None:
+    """The estimate by image says what to do where a layer does not allow it; the one by batch needs nothing."""
+    strategy = ewc(Gate())
+    with pytest.raises(RunError, match=r"gradients of single images .*") as error:
+        stage(strategy, images(9), "per_sample").run()
+    assert "fisher=batch" in str(error.value.remedy)
+    assert any(tensor.any() for tensor in stage(strategy, images(9)).run().values())

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import accuracy_of, all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
+from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry
+from torch import nn
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench_methods.hat import Hat
+from seu_bench_methods.hat import GatedModel, Hat, compensated, passing, scale_of, used_anew
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -89,16 +90,6 @@ def test_a_step_by_hand() -> None:
         assert torch.allclose(new.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_embeddings_stay_within_their_bound() -> None:
-    """Also at a rate that throws them far beyond."""
-    source = stream(1)
-    strategy: Hat = learn(
-        source, build(source, "hat", **{**QUICK, "learning_rate": 1.0, "epochs": 2, "hat_lambda": 100})
-    )
-    embeddings = torch.cat([each.detach() for each in strategy.model.embeddings_of(0)])
-    assert float(embeddings.abs().max()) == 6.0
-
-
 def test_validation_loss_has_the_penalty_of_evaluation() -> None:
     """Cross-entropy on validation images and ``hat_lambda`` times the mean gate at the largest factor."""
     source = stream(1)
@@ -151,68 +142,6 @@ def test_what_earlier_tasks_use_does_not_move(options: dict[str, Any]) -> None:
     assert any(bool((gate == 1).any()) for gate in gates)
 
 
-def test_soft_gates_let_their_weights_move_a_little() -> None:
-    """Of gates of .982 a 55th of a gradient passes: their weights move, less than free ones do, and so do logits."""
-    source = stream(2)
-    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
-    with torch.no_grad():
-        for embedding in strategy.model.embeddings_of(0):
-            embedding[:] = torch.tensor([-6.0, 0.01]).repeat(len(embedding))[: len(embedding)]
-    before, logits = copies(strategy), logits_of(strategy.model, source, 0)
-    factors = [
-        factor.expand_as(old) for old, (_, factor) in zip(before, strategy.protection_of(1).passing, strict=True)
-    ]
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-    moved = torch.cat([(new - old).abs().flatten() for old, new in zip(before, copies(strategy), strict=True)])
-    factor = torch.cat([each.flatten() for each in factors])
-    soft = (factor - 1 / (1 + math.exp(4))).abs() < 1e-6
-    assert bool(soft.any()) and 0 < float(moved[soft].max()) < 0.2 * float(moved[factor == 1].max())
-    drift = float((logits_of(strategy.model, source, 0) - logits).abs().max())
-    assert 0 < drift < 0.2 * float(logits.abs().max())
-
-
-def test_forgets_next_to_nothing() -> None:
-    """Accuracies of earlier tasks stay after two more; logits move by the softness of a few gates, and not more."""
-    source, scenario = stream(), stream().avalanche()
-    strategy: Hat = build(source, "hat", **QUICK)
-    learned, logits = [], []
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        learned.append(accuracy_of(strategy.model, source, task))
-        logits.append(logits_of(strategy.model, source, task))
-    assert min(learned) >= 20 / 24  # 24 images of two classes: by chance once in 1,300
-    for task in range(3):
-        assert accuracy_of(strategy.model, source, task) >= learned[task] - 1 / 24
-        drift = float((logits_of(strategy.model, source, task) - logits[task]).abs().max())
-        assert drift < 0.02 * float(logits[task].abs().max())
-
-
-def test_naive_forgets_on_the_same_stream() -> None:
-    """So that the test above can fail: without gates and masks the logits of the first task move by their own size."""
-    source, scenario = stream(), stream().avalanche()
-    strategy: Any = build(source, "naive", **QUICK, weight_decay=0.0)
-    strategy.train(scenario.train_stream[0], eval_streams=[scenario.streams["valid"]])
-    before = logits_of(strategy.model, source, 0)
-    for experience in scenario.train_stream[1:]:
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-    drift = float((logits_of(strategy.model, source, 0) - before).abs().max())
-    assert drift > 0.2 * float(before.abs().max())
-
-
-def test_only_the_task_that_trains_moves_its_embeddings_and_head() -> None:
-    """Those of other tasks keep their bits; so do those of tasks to come."""
-    source = stream()
-    strategy: Hat = learn(source, build(source, "hat", **QUICK), tasks=1)
-    before = {name: weight.detach().clone() for name, weight in strategy.model.named_parameters()}
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-    moved = {name for name, weight in strategy.model.named_parameters() if not torch.equal(weight, before[name])}
-    private = {name for name in before if not name.startswith("backbone")}
-    assert moved & private == {name for name in private if name.split(".")[1] == "1"}
-    assert strategy.learned_tasks == (0, 1)
-
-
 # --- sizes and refusals -------------------------------------------------------------------------------------------
 
 
@@ -246,14 +175,123 @@ def test_weight_decay_is_refused() -> None:
         registry().strategies.find("hat").factory.cost(context(source.plan, "hat", {**QUICK, "weight_decay": 0.01}))
 
 
-def test_batch_normalisation_is_refused() -> None:
-    """Its running statistics are no gradient's."""
-    with pytest.raises(RequestError, match="hat needs a backbone that is a chain"):
-        build(stream(), "hat", **{**QUICK, "backbone": "resnet18"})
+def doubles(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
-def test_a_largest_factor_below_one_is_refused() -> None:
-    """It would be smaller than the smallest."""
-    with pytest.raises(Exception, match="s_max"):
-        build(stream(), "hat", **QUICK, s_max=0.5)
-    assert math.isclose(build(stream(), "hat", **QUICK, s_max=50).model.s_max, 50.0)
+def tiny_model() -> GatedModel:
+    """Two layers of 3 and 2 units on 4 pixels, two tasks of two classes, in float64."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2), nn.ReLU())
+    return GatedModel(backbone, 2, (2, 2), 400.0).double()
+
+
+# --- the factor within the gates ----------------------------------------------------------------------------------
+
+
+def test_scale_grows_linearly_within_an_epoch() -> None:
+    """From 1 / 400 in the first batch to 400 in the last."""
+    found = [scale_of(batch, 5, 400.0) for batch in range(5)]
+    step = (400 - 1 / 400) / 4
+    assert found == pytest.approx([1 / 400 + step * batch for batch in range(5)], rel=1e-12)
+    assert (found[0], found[-1]) == (1 / 400, 400.0)
+
+
+# --- gates ----------------------------------------------------------------------------------------------------------
+
+
+def test_logits_are_those_of_a_direct_computation() -> None:
+    """``head(g2 * relu(W2 (g1 * relu(W1 x + b1)) + b2))``, each task by its own gates, in evaluation at the largest
+    factor and in training at the batch's."""
+    model = tiny_model()
+    x = torch.randn(6, 1, 2, 2, dtype=torch.float64)
+    first, second = model.backbone[1], model.backbone[3]
+    for task in range(2):
+        for training, scale in ((False, 400.0), (True, 1.7)):
+            model.train(training)
+            model.scale = 1.7
+            one, two = (1 / (1 + torch.exp(-scale * e)) for e in model.embeddings[task])
+            hidden = torch.relu(x.flatten(1) @ first.weight.T + first.bias) * one
+            hidden = torch.relu(hidden @ second.weight.T + second.bias) * two
+            expected = hidden @ model.heads[task].weight.T + model.heads[task].bias
+            assert torch.allclose(model.forward_single_task(x, task), expected, rtol=0, atol=1e-9)
+    assert not torch.allclose(*(model.forward_single_task(x, task) for task in range(2)))
+
+
+def test_gate_of_a_channel_holds_for_all_of_its_pixels() -> None:
+    """A closed channel of a convolution is silent at each pixel, also where its map is flattened."""
+    backbone = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3), nn.ReLU()
+    )
+    model = GatedModel(backbone, 3, (2,), 400.0).eval()
+    with torch.no_grad():
+        for embedding in model.embeddings_of(0):
+            embedding.fill_(6.0)
+        model.embeddings_of(0)[0][1] = -6.0
+        x = torch.randn(5, 1, 4, 4)
+        before = model.forward_single_task(x, 0)
+        backbone[0].weight[1] += 1.0  # of the closed channel
+        backbone[4].weight[:, 4:] += 1.0  # what reads it
+        assert torch.equal(model.forward_single_task(x, 0), before)
+        backbone[0].weight[0] += 1.0
+        assert not torch.equal(model.forward_single_task(x, 0), before)
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1 / 400, 1.0, 20.0])
+def test_compensation_is_the_direct_formula(scale: float) -> None:
+    """``q' = s_max [cosh(s e) + 1] / (s [cosh(e) + 1]) q`` (Serra et al., section 2.5), to 1e-9 of it."""
+    embedding = doubles(-2.0, -0.4, 0.0, 0.3, 1.9)
+    gradient = doubles(0.5, -1.0, 2.0, 0.01, 3.0)
+    for place in range(5):
+        e, q = float(embedding[place]), float(gradient[place])
+        expected = 400 * (math.cosh(scale * e) + 1) / (scale * (math.cosh(e) + 1)) * q
+        assert float(compensated(gradient, embedding, scale, 400.0)[place]) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1 / 400, 1.0, 5.0])
+def test_compensation_undoes_the_slope_of_the_gate(scale: float) -> None:
+    """The gradient through ``sigmoid(s e)`` becomes 400 times the one through ``sigmoid(e)``, by autograd."""
+    embedding = doubles(-2.0, -0.4, 0.0, 0.3, 1.9).requires_grad_()
+    (steep,) = torch.autograd.grad(torch.sigmoid(scale * embedding).sum(), embedding)
+    (plain,) = torch.autograd.grad(torch.sigmoid(embedding).sum(), embedding)
+    found = compensated(steep, embedding.detach(), scale, 400.0)
+    assert torch.allclose(found, 400 * plain, rtol=1e-9, atol=0)
+
+
+def test_passing_by_hand() -> None:
+    """``1 - min(unit, input)`` for each weight; the first layer's by its units alone."""
+    used, inputs = doubles(1.0, 0.25), doubles(1.0, 0.5, 0.0)
+    assert passing(used, None, (2, 5)).tolist() == [[0.0], [0.75]]
+    assert passing(used, inputs, (2, 3)).tolist() == [[0.0, 0.5, 1.0], [0.75, 0.75, 1.0]]
+
+
+def test_passing_of_convolutions_and_flattened_maps() -> None:
+    """One factor for all numbers of a kernel; a flattened channel's for each of its pixels, channels first."""
+    used, inputs = doubles(1.0, 0.25), doubles(0.5, 0.0)
+    assert passing(used, None, (2, 1, 3, 3)).shape == (2, 1, 1, 1)
+    kernel = passing(used, inputs, (2, 2, 3, 3))
+    assert kernel.shape == (2, 2, 1, 1)
+    assert kernel.flatten(1).tolist() == [[0.5, 1.0], [0.75, 1.0]]
+    assert passing(used, inputs, (2, 6), 3).tolist() == [[0.5] * 3 + [1.0] * 3, [0.75] * 3 + [1.0] * 3]
+
+
+# --- the penalty ----------------------------------------------------------------------------------------------------
+
+
+def test_penalty_by_hand() -> None:
+    """Units that earlier tasks use are free of charge, those used in part cost the rest."""
+    gates, used = [doubles(1.0, 0.5), doubles(0.25, 1.0)], [doubles(1.0, 0.0), doubles(0.5, 0.0)]
+    expected = (1.0 * 0 + 0.5 * 1 + 0.25 * 0.5 + 1.0 * 1) / (0 + 1 + 0.5 + 1)
+    assert float(used_anew(gates, used)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_penalty_without_free_units_is_zero() -> None:
+    """No 0 / 0, which would be the end of the training; nor in the gradient."""
+    gate = torch.tensor([0.5, 1.0], requires_grad=True)
+    penalty = used_anew([gate], [torch.ones(2)])
+    penalty.backward()
+    assert float(penalty.detach()) == 0.0
+    assert gate.grad is not None and gate.grad.tolist() == [0.0, 0.0]

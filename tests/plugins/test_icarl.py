@@ -6,26 +6,18 @@ import copy
 import dataclasses
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, learn, one_thread, same
+from support.tiny import all_threads, build, class_stream, learn, one_thread
 from torch import Tensor
 
-import seu_bench
-from seu_bench.data.avalanche import MixedBatches
-from seu_bench.data.images import TaskImages
 from seu_bench.errors import RequestError
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import Learner
 from seu_bench.training import herd
-from seu_bench.utils.seeding import RandomState
 from seu_bench_methods.icarl import distillation_loss
-
-#: For requests outside of the contract's streams.
-CLASS = {"benchmark.stream.scenario": "class"}
 
 setup_module = one_thread
 teardown_module = all_threads
@@ -35,27 +27,6 @@ def features(count: int, width: int = 5, seed: int = 0) -> Tensor:
     """Features of length 1, in float64."""
     drawn = torch.randn(count, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return drawn / drawn.norm(dim=1, keepdim=True)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_each_exemplar_is_the_best_next_one(seed: int) -> None:
-    """By trying every image that is left (algorithm 4)."""
-    known = features(9, seed=seed)
-    mean = known.mean(dim=0)
-    chosen: list[int] = []
-    for _ in range(6):
-        left = [image for image in range(9) if image not in chosen]
-        distance = {image: float((mean - known[[*chosen, image]].mean(dim=0)).norm()) for image in left}
-        chosen.append(min(left, key=lambda image: distance[image]))
-    assert herd(known, 6).tolist() == chosen
-
-
-def test_exemplars_are_few_where_images_are() -> None:
-    """Each image once; the first one is that which is nearest to the mean."""
-    known = features(4)
-    assert sorted(herd(known, 10).tolist()) == [0, 1, 2, 3]
-    nearest = (known - known.mean(dim=0)).norm(dim=1).argmin()
-    assert herd(known, 1).tolist() == [int(nearest)]
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -142,43 +113,6 @@ def test_first_task_has_no_teacher() -> None:
     assert second == ["teaching", "training", "exemplars"]
 
 
-def test_what_is_taught_is_what_was_known() -> None:
-    """Probabilities of the earlier classes by the network before the task, of new images and exemplars, in batches."""
-    known = learner(18)
-    known.learn(0)
-    before = copy.deepcopy(known.model).eval()
-    taught: list[Tensor] = []
-    strategy = known.strategy
-    strategy.pause = lambda stage: taught.append(strategy.targets)
-    images, _ = known.stream.tasks[1].train.gather(torch.arange(len(known.stream.tasks[1].train)))
-    together = torch.cat([images, strategy.memory.everything().x])
-    known.learn(1)
-    with torch.no_grad():
-        head = before.heads[0]
-        logits = before.backbone(together) @ head.weight[:2].T + head.bias[:2]
-    torch.testing.assert_close(taught[0], 1 / (1 + (-logits).exp()))
-    assert taught[0] is taught[-1] and strategy.targets is None
-    assert not same(before.backbone.state_dict(), known.model.backbone.state_dict())
-
-
-def test_targets_belong_to_their_images() -> None:
-    """However batches are shuffled, in each of them: positions are those in all tables, one behind another."""
-    values = torch.arange(11.0).view(11, 1, 1, 1)
-    tables = [
-        TaskImages(values, torch.arange(start, stop), torch.arange(start, stop), 1, 1, hides_task=True)
-        for start, stop in ((0, 7), (7, 11))
-    ]
-    loader = MixedBatches(tables, 5)
-    with RandomState(0).active():
-        batches = list(loader)
-    assert [len(y) for _, y, _, _ in batches] == [5, 6] and len(loader) == 2  # one image alone joins the others
-    for x, y, positions, t in batches:
-        assert torch.equal(x.flatten(), y.float()) and torch.equal(positions, y)
-        assert t.tolist() == [0] * len(y)
-    order = torch.cat([y for _, y, _, _ in batches]).tolist()
-    assert sorted(order) == list(range(11)) != order
-
-
 def test_each_batch_has_the_targets_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loss is given, for each image of each batch, what the network before the task said of this image."""
     known = learner(18)
@@ -225,15 +159,6 @@ def test_memory_is_never_larger(memory: int) -> None:
     assert known.sizes.memory_by_kind.get("exemplars", 0) == sizes[-1] * (64 + 2)
 
 
-def test_old_classes_are_answered_without_a_label() -> None:
-    """After the last task there is a logit for each class, whatever task is asked for."""
-    known = learner(18, epochs=10).learn_all()
-    images = known.test_images(0)
-    logits = known.model(images, None)[0]
-    assert logits.shape == (len(images), 6)
-    assert torch.equal(known.model(images, 2), logits)
-
-
 def test_more_classes_than_exemplars_are_refused() -> None:
     """Before anything is learned, by run and by cost alike."""
     with pytest.raises(RequestError, match="6 classes have no exemplar each in a memory of 5") as error:
@@ -262,26 +187,3 @@ def test_passes_of_a_published_step(mirror: bool) -> None:
         ("training", 1): 5 * (60 + 20),
         ("exemplars", 1): 60 + versions * 20,
     }
-
-
-@pytest.mark.long
-def test_forgets_less_than_fine_tuning(tmp_path: Path) -> None:
-    """On real images: the digits, of which two come with each task. Fine-tuning knows those of the last one."""
-    found = {}
-    for name, options in (("icarl", {"memory": 100, "mirror": False}), ("naive", {})):
-        given = {"backbone": "mlp", "epochs": 8, **options, **CLASS}
-        record = seu_bench.run(name, "split_digits", protocol="smoke", options=given, results=tmp_path)
-        found[name] = record.metrics
-    assert found["naive"]["acc"] < 0.35
-    assert found["icarl"]["acc"] > 0.7
-    assert found["icarl"]["forgetting"] < found["naive"]["forgetting"] - 0.4
-
-
-def test_published_steps_of_the_learning_rate() -> None:
-    """Divided by 5 after 49 and after 63 of 70 epochs."""
-    trial = Trial("icarl", {"backbone": "mlp", "memory": 6, "rate_steps": True}, scenario="class")
-    known = trial.learner("tiny_three", brief=False)
-    rates: list[float] = []
-    known.strategy.pause = lambda stage: rates.append(known.strategy.optimizer.param_groups[0]["lr"])
-    known.learn(0)
-    assert rates == pytest.approx([0.05] * 7 + [0.01] * 2 + [0.002])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from support.commands import Command
 from support.plugins.ltg import (
     ADAPT,
+    LIVELY,
     NEW,
     REUSE,
     grown,
@@ -17,24 +22,32 @@ from support.plugins.ltg import (
     positions,
     rectified,
     search,
+    stream,
 )
 from support.tiny import (
+    CPU,
     all_threads,
     build,
     class_stream,
-    learn,
+    context,
     one_thread,
+    raw_dataset,
+    registry,
     same,
     weights,
 )
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
-from seu_bench.models.sizes import count_parameters
+from seu_bench.data.streams import TaskStream
+from seu_bench.models.sizes import count_macs, count_parameters
+from seu_bench.training.interfaces import Cost
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
-from seu_bench_ltg.network import GrowingAlexNet, Mixture, Position
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, GrowingLayer, Mixture, Position, Stop
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -90,14 +103,6 @@ def stacked(request: pytest.FixtureRequest) -> GrowingAlexNet:
     return model
 
 
-def test_candidates() -> None:
-    """c reuse, c adapt and one new in convolutions, c reuse and one new in linear layers, in this order."""
-    model = network()
-    grown(model, 3, NEW, NEW, NEW, NEW, NEW)
-    found = [[str(choice) for choice in layer.candidates] for layer in Mixture(model, 1).mixed()]
-    assert found == [["reuse 0", "reuse 1", "adapt 0", "adapt 1", "new"]] * 3 + [["reuse 0", "reuse 1", "new"]] * 2
-
-
 def test_mixture_is_the_formula(stacked: GrowingAlexNet) -> None:
     """Logits of two units, one with an adapter already, are those of every candidate computed by itself."""
     mixture = Mixture(stacked, 1)
@@ -116,30 +121,6 @@ def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
     adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
     expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2
     assert mixture.penalty().item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_architecture_weights_begin_in_the_unit_interval() -> None:
-    """They are drawn from U(0, 1), and not all alike."""
-    torch.manual_seed(0)
-    model = network()
-    drawn = torch.cat([a.detach() for _ in range(40) for a in Mixture(model, 1).architecture()])
-    assert 0 <= float(drawn.min()) < 0.05 and 0.95 < float(drawn.max()) < 1
-    assert float(drawn.mean()) == pytest.approx(0.5, abs=0.05)
-
-
-def test_dropout_of_candidates_is_drawn_for_each() -> None:
-    """In training two outputs of one unit differ by their masks; in evaluation nothing is drawn."""
-    model = network(shape=AlexNetShape(1, 8, 8, (2, 3, 4), 5))
-    layer = model.layer(0)
-    mixed = Mixture(model, 1).mixed()[0]
-    for parameter in mixed.adapters.parameters():
-        nn.init.zeros_(parameter)
-    model.train()
-    reuse, adapt, _ = mixed.outputs(layer, images().store)
-    assert not torch.equal(reuse, adapt)
-    model.eval()
-    reuse, adapt, _ = mixed.outputs(layer, images().store)
-    assert torch.equal(reuse, adapt)
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -253,33 +234,7 @@ def test_best_state_and_its_choice_are_restored() -> None:
     assert same(weights(stage.mixture), kept[best])
 
 
-def test_the_first_of_equal_candidates() -> None:
-    """Ties go to the oldest unit; the largest weight wins otherwise."""
-    mixture = Mixture(network(), 1)
-    for mixed in mixture.mixed():
-        nn.init.ones_(mixed.architecture)
-    assert [str(decision.choice) for decision in mixture.decisions()] == ["reuse 0"] * 5
-    with torch.no_grad():
-        for mixed in mixture.mixed():
-            mixed.architecture[1] = 2
-    assert [str(decision.choice) for decision in mixture.decisions()] == ["adapt 0"] * 3 + ["new"] * 2
-
-
 # --- the right choice -------------------------------------------------------------------------------------------------
-
-
-def test_a_task_that_comes_again_reuses_everything() -> None:
-    """Classes 4 and 5 look like 0 and 1: nothing is worth its size, and only the head trains."""
-    source = class_stream([[0, 1], [4, 5]], images=32)
-    options = {"epochs": 4, "batch_size": 8, "learning_rate": 0.05, "size_penalty": 0.1, "arch_learning_rate": 0.2}
-    strategy = learn(source, build(source, "ltg", **options), tasks=1)
-    before = weights(strategy.model)
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-    assert strategy.describe()["choices"][1] == ("reuse 0",) * 5
-    moved = {name for name, tensor in strategy.model.state_dict().items() if not torch.equal(tensor, before[name])}
-    assert moved == {"heads.1.weight", "heads.1.bias"}
-    assert count_parameters(strategy.model) == sum(tensor.numel() for tensor in before.values())
 
 
 def choices_found(fault: str = "none", position: Position = "pre", colour: int = 0) -> list[str]:
@@ -328,10 +283,148 @@ def test_useless_features_are_replaced() -> None:
     assert choices_found("dead")[3] == "new"
 
 
-@pytest.mark.long
+# --- adapters count, and old paths keep theirs ------------------------------------------------------------------------
+
+
 @positions
-def test_a_blind_unit_is_adapted(position: Position) -> None:
-    """Of a colour that the old unit does not see an adapter is enough, and smaller than a new unit; of the one that it
-    does see the old unit is."""
-    assert choices_found("blind", position, colour=0)[0] == "reuse 0"
-    assert choices_found("blind", position, colour=1)[0] == "adapt 0"
+def test_adapters_stack(position: Position) -> None:
+    """Three tasks adapt one unit: each path has the adapters that were there when it was made, and a reuse those of
+    its own time; outputs are the sum of terms by hand."""
+    model = network(position)
+    x = images().store
+    logits: list[Tensor] = []
+    model.eval()
+    for task, first in enumerate((None, ADAPT, ADAPT, REUSE)):
+        if first is not None:
+            grown(model, task, first, *[REUSE] * 4)
+        with torch.no_grad():
+            logits.append(model(x, task))
+            assert all(torch.equal(model(x, earlier), logits[earlier]) for earlier in range(task + 1))
+    assert [model.paths[task][0] for task in range(4)] == [Stop(0, count) for count in (0, 1, 2, 2)]
+    layer = model.layer(0)
+    parts = [part(x) for part in (layer.units[0], *layer.adapters_of(0))]
+    for count in range(3):
+        terms = parts[: count + 1]
+        by_hand = sum(map(rectified, terms)) if position == "post" else rectified(sum(terms))
+        torch.testing.assert_close(layer(x, Stop(0, count)), by_hand)
+    path = count_parameters(model.task_module(2)) - count_parameters(model.heads[2])
+    assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4
+
+
+def test_decisions_must_fit() -> None:
+    """No unit that is not there, no adapter of a linear layer, no module too many or too few."""
+    layer = network().layer(0)
+    linear = network().layer(4)
+    wrong: list[tuple[GrowingLayer, Decision]] = [
+        (layer, Decision(Choice("reuse", 1))),
+        (layer, Decision(ADAPT)),
+        (layer, Decision(REUSE, layer.make_adapter())),
+        (layer, Decision(Choice("new", 0), layer.make_unit())),
+        (linear, Decision(ADAPT, linear.make_unit())),
+    ]
+    for where, decision in wrong:
+        with pytest.raises(ValueError, match="does not fit a layer of 1 units"):
+            where.grow(decision, 1)
+
+
+# --- the stage --------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_search() -> None:
+    """The search takes its own epochs and weight decay, and otherwise what training has."""
+    source = stream()
+    given = {"epochs": 7, "batch_size": 5, "weight_decay": 0.1, "learning_rate": 0.2, "momentum": 0.3, "clip_norm": 2}
+    plain = build(source, "ltg", **given)
+    assert plain.options.searching(plain.schedule) == Schedule(**{**given, "weight_decay": 0.0003})
+    assert (plain.options.size_penalty, plain.options.arch_learning_rate) == (0.001, 0.025)
+    own = {"search_epochs": 3, "search_weight_decay": 0.2, "arch_learning_rate": 0.5, "arch_weight_decay": 0.6}
+    other = build(source, "ltg", **given, **own, size_penalty=0, lr_schedule="constant", restore="last")
+    stage = other.search_stage(TaskData(1, source.tasks[1].train, source.tasks[1].valid))
+    assert (stage.epochs, stage.schedule.epochs, stage.optimizer.param_groups[0]["weight_decay"]) == (3, 3, 0.2)
+    group = stage.arch_optimizer.param_groups[0]
+    assert (group["lr"], group["weight_decay"], stage.options.size_penalty) == (0.5, 0.6, 0)
+    stage.run()
+    assert stage.optimizer.param_groups[0]["lr"] == 0.2 and stage.best.loss == math.inf
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "first_adapter", "column"), [(3, 32, 256, 12_957_824), (1, 28, 128, 9_286_656)]
+)
+def test_published_sizes(channels: int, size: int, first_adapter: int, column: int) -> None:
+    """Adapters and a whole new column at full width."""
+    with torch.device("meta"):
+        model = GrowingAlexNet(AlexNetShape.of(channels, size, size), (2,))
+        adapters = [model.layer(index).make_adapter() for index in range(3)]
+        heads = count_parameters(model)
+        model.grow_anew(0)
+    assert [count_parameters(adapter) for adapter in adapters] == [first_adapter, 8320, 33_024]
+    assert count_parameters(model) - heads == column
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "least", "column"),
+    [
+        ("split_cifar10", 12_978_314, 12_957_824),
+        ("split_cifar100", 13_162_724, 12_957_824),
+        ("mixture", 13_097_156, 12_957_824),
+        ("pmnist", 9_491_556, 9_286_656),
+    ],
+)
+def test_cost_is_from_all_reused_to_all_new(command: Command, benchmark: str, least: int, column: int) -> None:
+    """At least the fixed network's size; at most a column more for each later task."""
+    answer = command(
+        *("cost", "--format", "json", "--strategy", "ltg", "--benchmark", benchmark, "--protocol", "paper")
+    )
+    assert answer.status == 0
+    document = json.loads(answer.out)
+    tasks = len(document["tasks"])
+    assert document["params_total_min"] == [least] * tasks
+    assert document["params_total"] == [least + task * column for task in range(tasks)]
+    if benchmark == "pmnist":
+        adapters = 784 * 64 + 196 * 64 * 128 + 49 * 128 * 256
+        assert document["macs"] == [document["macs_min"][0] + task * adapters for task in range(10)]
+        half, steps = 54_000 // 2, -(-27_000 // 128)
+        assert document["stages"]["search"] == {
+            "train": 9 * 50 * (half + steps * 128),
+            "evaluate": 9 * 50 * 6000,
+            "image_passes": 9 * 50 * (half + steps * 128 + 6000),
+        }
+
+
+def cost_of(source: TaskStream, options: Mapping[str, Any]) -> Cost:
+    found: Cost = registry().strategies.find("ltg").factory.cost(context(source.plan, "ltg", options))
+    return found
+
+
+@pytest.mark.parametrize("restore", ["best_valid", "last"])
+def test_cost_holds(restore: str) -> None:
+    """Sizes lie in the range, and image passes are exact, for halves that leave a batch of one image too."""
+    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], data=raw_dataset([17, 17, 16, 16, 16, 23, 23], [4] * 7))
+    options = {**LIVELY, "restore": restore, "search_epochs": 3}
+    seen: list[StageProgress] = []
+    strategy = build(source, "ltg", on_progress=seen.append, **options)
+    cost = cost_of(source, options)
+    scenario = source.avalanche()
+    for task, experience in enumerate(scenario.train_stream):
+        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
+        assert cost.params_total_min[task] <= count_parameters(strategy.model) <= cost.params_total[task]
+    found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
+    assert found == {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
+
+
+def test_the_largest_path_is_the_cost() -> None:
+    """A path through all adapters has exactly the most multiply-accumulates, one of new units the least."""
+    source = stream()
+    options = {"width": 0.25}
+    cost = cost_of(source, options)
+    for kind, expected in (("adapt", cost.macs), ("new", cost.macs_min)):
+        model: GrowingAlexNet = build(source, "ltg", **options).model
+        model.grow_anew(0)
+        for task in (1, 2):
+            new = Choice("new", task)
+            grown(model, task, *[Choice("adapt", 0) if kind == "adapt" else new] * 3, *[new] * 2)
+        model.eval()
+        for task in range(3):
+            found = count_macs(lambda x, task=task, model=model: model(x, task), (1, 8, 8), CPU)  # type: ignore[misc]
+            assert found == expected[task]
+    assert all(before < after for before, after in pairwise(cost.macs[::2]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -60,14 +59,6 @@ def test_eight_candidates(scope: Any, normalisation: Any, expected: str) -> None
     assert digits(updated(start, EIGHT_A, EIGHT_E, 3, scope=scope, normalisation=normalisation)) == expected
 
 
-def test_defaults_are_the_printed_rule() -> None:
-    """Without further words the sampled candidate moves by 0.01 per point, and the sum normalises."""
-    start = np.full(8, 1 / 8)
-    explicit = updated(start, EIGHT_A, EIGHT_E, 3, alpha=0.01, scope="sampled", normalisation="sum")
-    assert np.array_equal(updated(start, EIGHT_A, EIGHT_E, 3), explicit)
-    assert updated(start, EIGHT_A, EIGHT_E, 3, alpha=0.02)[3] == pytest.approx((0.125 + 0.14) / 1.14, abs=1e-15)
-
-
 def test_softmax_of_probabilities_flattens_them() -> None:
     """Repeated softmax takes a certain choice back to a uniform one, as the specification's series says."""
     p, nothing = np.eye(8)[0], np.zeros(8)
@@ -76,12 +67,6 @@ def test_softmax_of_probabilities_flattens_them() -> None:
         p = updated(p, nothing, nothing, 0, normalisation="softmax")
         series.append(p[0])
     assert digits(np.array(series)) == "0.279708 0.145654 0.127605 0.125326"
-
-
-def test_sum_keeps_what_was_learned() -> None:
-    """Dividing by the sum accumulates: without rewards nothing moves."""
-    p, nothing = np.array([0.5, 0.25, 0.25]), np.zeros(3)
-    assert updated(p, nothing, nothing, 0, scope="all").tolist() == p.tolist()
 
 
 def test_penalty_cannot_make_a_probability_negative() -> None:
@@ -97,13 +82,6 @@ def test_never_sampled_neither_gains_nor_loses() -> None:
     assert reward_minus_penalty(accuracy, epochs).tolist() == [0, 1, -1, 0]
 
 
-def test_ties_neither_gain_nor_lose() -> None:
-    """Equal accuracies and equal epochs are no victory."""
-    assert reward_minus_penalty(np.array([0.5, 0.5]), np.array([1.0, 2.0])).tolist() == [0, 0]
-    assert reward_minus_penalty(np.array([0.5, 0.6]), np.array([2.0, 2.0])).tolist() == [0, 0]
-    assert reward_minus_penalty(np.array([0.6, 0.5]), np.array([2.0, 1.0])).tolist() == [0, 0]
-
-
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
@@ -114,15 +92,6 @@ def tables(**more: Any) -> MultinomialTables:
 
 def values(made: MultinomialTables) -> list[list[float]]:
     return [vector.tolist() for name in ("probabilities", "accuracy", "epochs") for vector in getattr(made, name)]
-
-
-def test_tables_start_uniform() -> None:
-    """Probabilities are equal and records zero, unless old units bring epochs with them."""
-    made = tables(first_epochs=[[0] * 8, [30, 30, 0], [30]])
-    assert [p.tolist() for p in made.probabilities] == [[1 / 8] * 8, [1 / 3] * 3, [1.0]]
-    assert [a.tolist() for a in made.accuracy] == [[0] * 8, [0] * 3, [0]]
-    assert [e.tolist() for e in made.epochs] == [[0] * 8, [30, 30, 0], [30]]
-    assert [e.tolist() for e in tables().epochs] == [[0] * 8, [0] * 3, [0]]
 
 
 def test_learning_records_then_moves() -> None:
@@ -136,28 +105,6 @@ def test_learning_records_then_moves() -> None:
     # Place 1: first candidate 0 has most epochs and the best accuracy: nothing. Then candidate 2 beats both.
     assert made.probabilities[1].tolist() == pytest.approx([1 / 3 / 1.02] * 2 + [(1 / 3 + 0.02) / 1.02], abs=1e-15)
     assert made.probabilities[0].tolist() == [1 / 8] * 8 and made.probabilities[2].tolist() == [1.0]
-
-
-@pytest.mark.parametrize("scope", ["sampled", "all"])
-@pytest.mark.parametrize("normalisation", ["sum", "softmax"])
-def test_tables_apply_their_variant(scope: Any, normalisation: Any) -> None:
-    """The tables' rule is the one that they were made with."""
-    made = tables(scope=scope, normalisation=normalisation, alpha=0.05)
-    made.learn([1, 0, 0], 0.4)
-    made.learn([1, 1, 0], 0.5)
-    before = [p.copy() for p in made.probabilities]
-    made.learn([2, 1, 0], 0.6)
-    for place, sampled in enumerate([2, 1, 0]):
-        expected = updated(
-            before[place],
-            made.accuracy[place],
-            made.epochs[place],
-            sampled,
-            alpha=0.05,
-            scope=scope,
-            normalisation=normalisation,
-        )
-        assert made.probabilities[place].tolist() == expected.tolist()
 
 
 def test_sampling_is_by_torchs_global_generator() -> None:
@@ -175,33 +122,3 @@ def test_sampling_is_by_torchs_global_generator() -> None:
     drawn = np.bincount([made.sample()[1] for _ in range(1000)], minlength=3)
     # Five standard deviations of a binomial: 5 * sqrt(1000 * 0.75 * 0.25) = 68.
     assert drawn[0] == 0 and abs(drawn[1] - 750) < 69
-
-
-def test_sampling_changes_no_table() -> None:
-    """Drawing learns nothing."""
-    made = tables()
-    before = values(made)
-    made.sample()
-    assert values(made) == before
-
-
-def test_state_round_trip() -> None:
-    """A state survives a safe checkpoint, is a copy, and goes on bit by bit as the original does."""
-    made = tables()
-    made.learn([4, 0, 0], 0.3)
-    made.learn([5, 1, 0], 0.8)
-    file = io.BytesIO()
-    state = made.state_dict()
-    torch.save(state, file)
-    kept = values(made)
-    made.learn([5, 1, 0], 0.1)
-    file.seek(0)
-    other = tables()
-    other.load_state_dict(torch.load(file, weights_only=True))
-    assert values(other) == kept
-    third = tables()
-    third.load_state_dict(state)
-    assert values(third) == kept
-    other.learn([5, 1, 0], 0.1)
-    assert values(other) == values(made)
-    assert values(third) == kept

@@ -10,11 +10,10 @@ from support.board_records import leaderboards, writer
 from support.commands import Command
 from support.tiny import all_threads, one_thread, registry
 
-import seu_bench
 from seu_bench.config.run import Request
 from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import OptionError, RequestError
+from seu_bench.errors import OptionError
 from seu_bench.results.record import Record, image_budget, parse_record
 
 setup_module, teardown_module = one_thread, all_threads
@@ -91,12 +90,6 @@ def test_all_keep_as_many_by_default(tmp_path: Path) -> None:
     for strategy in REHEARSING:
         asked = Request(strategy=strategy, benchmark=str(path))
         assert resolve(registry(), asked).options.model_dump()["memory"] == 200, strategy
-
-
-def test_gem_needs_room_for_an_image_of_each_task(own: str, tmp_path: Path) -> None:
-    options = {"memory": 1, "backbone": "mlp"}
-    with pytest.raises(RequestError, match="2 tasks have no image each in a memory of 1"):
-        seu_bench.run(strategy="gem", benchmark=own, options=options, results=tmp_path)
 
 
 @pytest.mark.parametrize(

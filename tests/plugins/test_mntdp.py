@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
-from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, registry
-from support.tiny import weights as weights_of
+from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RunError
 from seu_bench.models.sizes import count_parameters
 from seu_bench.testing.streams import raw_dataset
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.stage import Stage, StageProgress, TaskData
+from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_mntdp.method import Mntdp, with_validation
 from seu_bench_mntdp.network import ModularResNet
 from seu_bench_mntdp.stages import PathPolicy, PriorStage, bodies
@@ -110,40 +108,6 @@ def test_paths_share_modules() -> None:
     )
 
 
-def test_architecture_is_made_again() -> None:
-    """With candidates in the making too, whose new modules have their places."""
-    network = grown((None,) * 6, (0, None, 0, None, 0, None))
-    network.try_path((0, 0, 1 - 1, 1, None, None))
-    network.hold()
-    network.try_path((0, 1, None, 0, None, 0), new_everywhere=True)
-    again = ModularResNet(1, 4, (2, 2, 2))
-    again.load_architecture(network.architecture())
-    again.load_state_dict(network.state_dict())
-    assert again.architecture() == network.architecture()
-    images = torch.randn(3, 1, 8, 8)
-    network.eval(), again.eval()
-    with torch.no_grad():
-        assert all(torch.equal(network(images, task), again(images, task)) for task in range(3))
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [((0, 0), "2 choices do not fit"), ((1, *(None,) * 5), "no module 1"), ((*(None,) * 5, 0), "not for 3 classes")],
-)
-def test_paths_that_are_refused(choices: Any, message: str) -> None:
-    """What does not exist, and a head of other classes."""
-    with pytest.raises(ValueError, match=message):
-        grown(classes=(2, 3)).try_path(choices)
-
-
-def test_each_task_is_learned_once() -> None:
-    """In the stream's order."""
-    source = twins()
-    strategy = learn(source, build(source, "mntdp", **SMALL), tasks=1)
-    with pytest.raises(RunError, match="task 0 cannot follow 1 learned ones"):
-        strategy.train(source.avalanche().train_stream[0])
-
-
 # --- the prior --------------------------------------------------------------------------------------------------------
 
 
@@ -220,50 +184,6 @@ def test_seven_candidates_of_six_modules() -> None:
 
 
 @pytest.mark.long
-def test_twin_is_reused_whole() -> None:
-    """A task that comes back adds nothing: its prior is the twin, and no candidate is more accurate.
-
-    The second task has the same images with labels exchanged: its features are as good, and its head is not.
-    """
-    source = twins(copied=((2, 1), (3, 0), (4, 0), (5, 1)))
-    strategy, _ = stages_of(source, epochs=10)
-    assert strategy.model.paths[2] == strategy.model.paths[0]
-    assert all(2 not in tasks for tasks in strategy.model.unit_tasks)
-    first, again = (logits_of(strategy.model, source, task).sort(dim=0).values for task in (0, 2))
-    assert torch.equal(first, again)
-
-
-@pytest.mark.long
-def test_heads_of_other_classes_are_not_reused() -> None:
-    """The candidate that would is no candidate, and passes no image."""
-    source = class_stream(UNLIKE)
-    strategy, stages = stages_of(source)
-    (whole,) = (it for it in stages if it.stage == "prefix 6")
-    assert whole.image_passes == 0 and whole.epochs == 0
-    assert strategy.model.paths[1][-1] == 1
-
-
-@pytest.mark.long
-def test_frozen_prefix_is_constant_in_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever candidates train behind it, in weights and running statistics."""
-    source = twins()
-    strategy = learn(source, build(source, "mntdp", **SMALL), tasks=1)
-    before, logits, seen = weights_of(strategy.model), logits_of(strategy.model, source, 0), []
-    advance = Stage.advance
-
-    def watched(stage: Stage[Any]) -> None:
-        advance(stage)
-        now = strategy.model.state_dict()
-        seen.append(all(torch.equal(now[name], tensor) for name, tensor in before.items()))
-
-    monkeypatch.setattr(Stage, "advance", watched)
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-    assert len(seen) == 1 + 6 * SMALL["epochs"] + 1 and all(seen)
-    assert torch.equal(logits_of(strategy.model, source, 0), logits)
-
-
-@pytest.mark.long
 def test_shared_prefixes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all candidates and epochs each frozen module sees each image of the two splits once, by the cache; without
     one it sees it for each epoch of each candidate that reuses it."""
@@ -333,31 +253,6 @@ def test_policy_follows_reinforce() -> None:
     assert policy.baseline == pytest.approx((1 + 3 - 2) / 3)
 
 
-def test_policy_finds_what_pays() -> None:
-    """Of three options the one that is rewarded, and where nothing differs the first."""
-    torch.manual_seed(0)
-    policy = PathPolicy([3, 2], learning_rate=0.05)
-    assert policy.most_probable() == [0, 0]
-    for _ in range(300):
-        drawn = policy.draw()
-        policy.learn(drawn, float(drawn[0] == 1))
-    assert policy.most_probable()[0] == 1
-    assert float(policy.probabilities[0][1]) > 0.8
-
-
-@pytest.mark.parametrize(("price", "is_new"), [(100.0, False), (0.0, None)])
-@pytest.mark.long
-def test_new_modules_cost_reward(price: float, is_new: bool | None) -> None:
-    """Where they cost more than any loss, a task of as many classes adds none."""
-    source = class_stream([[0, 1], [2, 3]])
-    options = {"variant": "s", "new_module_cost": price, "path_learning_rate": 0.3, "epochs": 6}
-    strategy, stages = stages_of(source, **options)
-    assert [it.stage for it in stages] == ["training", "prior", "search", "training"]
-    if is_new is not None:
-        assert any(1 in tasks for tasks in strategy.model.unit_tasks) == is_new
-    assert len(strategy.model.paths) == 2
-
-
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
@@ -387,12 +282,3 @@ def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
         assert (planned.flops_min or 0) <= (it.flops or 0) <= (planned.flops or 0), (it.stage, it.task)
         if it.stage in ("search", "prefix 0", "prefix 5") and "patience" not in options:
             assert it.image_passes == planned.image_passes
-
-
-@pytest.mark.long
-def test_costs_of_the_published_network() -> None:
-    """What ``seu-bench cost`` says of three tasks of ten classes: from one network to three."""
-    source = class_stream([list(range(first, first + 10)) for first in (0, 10, 20)], images=8, channels=3, size=32)
-    cost = cost_of(source, width=1.0)
-    assert cost.params_total == (607_050, 1_214_100, 1_821_150)
-    assert cost.params_total_min == (607_050,) * 3

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import io
+import json
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.pathnet import QUICK, stream
-from support.tiny import accuracy_of, all_threads, build, class_stream, learn, logits_of, one_thread, same, weights
-from torch import Tensor
+from scipy.stats import binom
+from support.commands import Command
+from support.plugins.pathnet import FIRST, QUICK, SECOND, images, network, perceptron, stream
+from support.tiny import all_threads, build, context, learn, one_thread, registry, same, weights
+from torch import Tensor, nn
+from torch.nn import functional
 
-from seu_bench.errors import RunError
-from seu_bench.models import is_frozen
+from seu_bench.models import count_parameters, is_frozen
+from seu_bench.training import Cost
 from seu_bench.training.stage import EpochReport, StageProgress, TaskData
+from seu_bench_kit import ChainLayer, chain_of, unpack_bits
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
-from seu_bench_pathnet.network import Path, Turn, distinct
+from seu_bench_pathnet.network import ModularNetwork, Path, Tournament, Turn, distinct, module_factor, mutated, turns
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -157,33 +162,6 @@ def test_only_the_path_moves() -> None:
     assert len(before) == 9
 
 
-def test_frozen_modules_keep_their_bits() -> None:
-    """Through later tasks modules and heads of learned paths stay bit by bit, and where they are in memory; every other
-    module is drawn anew for each task, and its weights hang on seed and task alone."""
-    found = []
-    for epochs in (2, 3):
-        source = stream()
-        strategy = build(source, "pathnet", **{**QUICK, "epochs": epochs})
-        model, scenario = strategy.model, source.avalanche()
-        kept: dict[str, tuple[Tensor, int]] = {}
-        logits: list[Tensor] = []
-        for task, experience in enumerate(scenario.train_stream):
-            begun: list[dict[str, Tensor]] = []
-            strategy.pause = lambda stage, begun=begun: begun.append(stage.best.state_dict())
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-            for name, parameter in model.named_parameters():
-                if name in kept:
-                    assert torch.equal(parameter, kept[name][0]) and parameter.data_ptr() == kept[name][1], name
-                elif not parameter.requires_grad:
-                    kept[name] = parameter.detach().clone(), parameter.data_ptr()
-                    assert parameter.grad is None
-            assert all(is_frozen(model.task_module(learned)) for learned in range(task + 1))
-            logits.append(logits_of(model, source, task))
-            assert all(torch.equal(logits_of(model, source, each), logits[each]) for each in range(task))
-        found.append(model)
-    assert {name for name, each in found[0].named_parameters() if not each.requires_grad}
-
-
 def test_free_modules_are_drawn_anew() -> None:
     """Before a later task those off all kept paths get weights that hang on seed and task, not on what was learned."""
     made = []
@@ -205,82 +183,6 @@ def test_free_modules_are_drawn_anew() -> None:
     assert common and all(torch.equal(made[0][0][name], made[1][0][name]) for name in common)
 
 
-@pytest.mark.parametrize("backbone", ["mlp", "alexnet"])
-@pytest.mark.long
-def test_learns(backbone: str) -> None:
-    """Each task is learned well above chance from a plain Avalanche script."""
-    source = class_stream([[0, 1], [2, 3]], images=32)
-    options = {"backbone": backbone, "width": 0.25, "modules": 4, "active": 2, "epochs": 6, "batch_size": 8}
-    strategy = learn(source, build(source, "pathnet", learning_rate=0.05, **options))
-    for task in (0, 1):
-        # 24 images of two classes: chance is right 20 times or more once in 1,300.
-        assert accuracy_of(strategy.model, source, task) >= 20 / 24
-    choices = strategy.describe()["choices"]
-    assert [len(path) for path in choices] == [len(strategy.model.layers)] * 2
-    assert choices[1][0] == " ".join(map(str, strategy.model.paths[1][0]))
-
-
-def test_learns_when_every_module_is_taken() -> None:
-    """With as many active modules as there are, the first task takes all; later ones train their heads."""
-    source = stream()
-    options = {**QUICK, "modules": 2, "active": 2, "generations": 1}
-    strategy = learn(source, build(source, "pathnet", **options), tasks=1)
-    head = weights(strategy.model.heads)
-    layers = weights(strategy.model.layers)
-    learn_second(strategy, source)
-    assert same(weights(strategy.model.layers), layers) and is_frozen(strategy.model.layers)
-    assert not torch.equal(head["1.weight"], strategy.model.heads[1].weight)
-
-
-def learn_second(strategy: Any, source: Any) -> None:
-    """Train on the second task."""
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1], eval_streams=[scenario.streams["valid"]])
-
-
-def test_a_task_is_learned_once() -> None:
-    source = stream()
-    strategy = learn(source, build(source, "pathnet", **QUICK), tasks=1)
-    with pytest.raises(RunError, match="task 0 was learned already"):
-        learn(source, strategy, tasks=1)
-
-
-@pytest.mark.long
-def test_the_seed_decides() -> None:
-    found = []
-    for seed, noise in ((0, 1), (0, 2), (1, 1)):
-        torch.manual_seed(noise)
-        strategy = learn(stream(), build(stream(), "pathnet", seed=seed, **QUICK))
-        found.append((weights(strategy.model), strategy.model.paths))
-    assert same(found[0][0], found[1][0]) and found[0][1] == found[1][1]
-    assert not same(found[0][0], found[2][0])
-
-
-@pytest.mark.parametrize("restore", ["best_valid", pytest.param("last", marks=pytest.mark.long)])
-def test_resumes_after_every_epoch(restore: str) -> None:
-    """Within turns of more than one epoch, between turns, and between generations."""
-    options = {**QUICK, "epochs": 3, "generations": 2, "restore": restore}
-    source = stream()
-    whole = learn(source, build(source, "pathnet", **options), tasks=1)
-    states: list[Any] = []
-
-    def paused(_: Any) -> None:
-        file = io.BytesIO()
-        torch.save(whole.state_dict(), file)
-        file.seek(0)
-        states.append(torch.load(file, weights_only=True))
-
-    whole.pause = paused
-    learn_second(whole, source)
-    assert len(states) == 6
-    for state in states:
-        strategy = build(source, "pathnet", **options)
-        strategy.load_state_dict(state)
-        learn_second(strategy, source)
-        assert same(weights(strategy.model), weights(whole.model))
-        assert strategy.model.paths == whole.model.paths
-
-
 @pytest.mark.parametrize(("epochs", "generations", "tournaments"), [(1, 20, 1), (3, 20, 3), (4, 2, 2)])
 def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
     """With fewer epochs than generations there is one for each epoch; passes are twice the epochs in any case."""
@@ -300,20 +202,265 @@ def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
     assert bred == [5] * tournaments
 
 
-def test_rates_follow_each_path() -> None:
-    """The cosine runs over the epochs of a path, so that both have the same rates."""
-    strategy, stage = searching(epochs=4, generations=2, learning_rate=0.1, min_learning_rate=0.0)
-    rates: list[float] = []
-    watched(stage, lambda: rates.append(strategy.optimizer.param_groups[0]["lr"]))
-    cosine = [0.05 * (1 + math.cos(math.pi * epoch / 4)) for epoch in range(4)]
-    assert rates == pytest.approx([*cosine[:2], *cosine[:2], *cosine[2:], *cosine[2:]])
+EVERYWHERE = [(layer, index) for layer in range(5) for index in range(4)]
 
 
-def test_rewards_are_noted() -> None:
-    """An accuracy of the validation images for each epoch, so that the record can say what guesses would do."""
-    for restore, size in (("best_valid", 8), ("last", 24)):
-        _, stage = searching(restore, epochs=2)
-        noted: list[int] = []
-        stage.rewarded = lambda _, images, noted=noted: noted.append(len(images))  # type: ignore[method-assign,misc]
-        stage.run()
-        assert noted == [size] * 4
+def learned(*paths: Path) -> ModularNetwork:
+    """A network that kept these paths."""
+    model = network()
+    for task, path in enumerate(paths):
+        model.try_path(task, path)
+        model.keep(task)
+    return model
+
+
+def on(*paths: Path) -> set[tuple[int, int]]:
+    """The places of modules on any of the paths."""
+    return {(layer, index) for path in paths for layer, used in enumerate(path) for index in used}
+
+
+def by_hand(model: Any, x: Tensor, path: Path, task: int) -> Tensor:
+    """Logits by the formula, each layer written out."""
+    for layer, used in enumerate(path):
+        x = x.flatten(1) if layer == 3 else x
+        outputs = []
+        for index in sorted(set(used)):
+            module = model.layers[layer][index]
+            if layer < 3:
+                out = functional.relu(functional.conv2d(x, module.weight, module.bias, padding=1))
+                outputs.append(functional.max_pool2d(out, 2))
+            else:
+                outputs.append(functional.relu(functional.linear(x, module.weight, module.bias)))
+        x = torch.stack(outputs).sum(dim=0)
+    return functional.linear(x, model.heads[task].weight, model.heads[task].bias)
+
+
+@pytest.mark.parametrize("path", [FIRST, SECOND])
+def test_logits_are_those_of_the_formula(path: Path) -> None:
+    """Sums of what each module of the path computes behind its activation, one that is named twice once."""
+    model, x = network().double(), images().store.double()
+    model.try_path(1, path)
+    torch.testing.assert_close(model(x, 1), by_hand(model, x, path, 1))
+
+
+def test_what_trains() -> None:
+    """The modules of the path that no task kept, and the head; any free module may be on a path of the next task."""
+    model = learned(FIRST)
+    model.try_path(1, SECOND)
+    assert {place for place in EVERYWHERE if is_frozen(model.module_at(*place))} == on(FIRST)
+    assert is_frozen(model.heads[0]) and not is_frozen(model.heads[1])
+    new = [model.module_at(*place) for place in sorted(on(SECOND) - on(FIRST))]
+    assert {*model.trainable_module(1).parameters()} == {*nn.ModuleList([*new, model.heads[1]]).parameters()}
+    free = [model.module_at(*place) for place in EVERYWHERE if place not in on(FIRST)]
+    assert {*model.free_module(1).parameters()} == {*nn.ModuleList([*free, model.heads[1]]).parameters()}
+    path = [model.module_at(*place) for place in sorted(on(SECOND))]
+    assert count_parameters(model.task_module(1)) == count_parameters(*path, model.heads[1])
+
+
+def test_renewal_skips_what_is_frozen() -> None:
+    """Every other module gets weights that the seed decides; heads stay."""
+    model, other = learned(FIRST), learned(FIRST)
+    before, heads = [weights(model.module_at(*place)) for place in EVERYWHERE], weights(model.heads)
+    for each in (model, other):
+        torch.manual_seed(7)
+        each.renew()
+    assert same(weights(model), weights(other))
+    for place, old in zip(EVERYWHERE, before, strict=True):
+        now = weights(model.module_at(*place))
+        if place in on(FIRST):
+            assert same(now, old)
+        else:
+            assert not any(torch.equal(now[name], old[name]) for name in old), place
+    assert same(weights(model.heads), heads)
+
+
+def test_masks() -> None:
+    """A bit for each module of each layer and each task, of which those on the path are set."""
+    model = learned(FIRST, SECOND)
+    assert model.mask_bits == 2 * 5 * 4 and model.masks.shape == (2, 3) and model.masks.dtype == torch.uint8
+    for task, path in enumerate((FIRST, SECOND)):
+        bits = unpack_bits(model.masks[task], (5, 4))
+        assert {(int(layer), int(index)) for layer, index in bits.nonzero()} == on(path)
+    assert network().mask_bits == 0 and network().masks.shape == (0, 3)
+
+
+#: Probability that a count lies outside the bounds of a test.
+RARE = 1e-6
+
+
+def within(count: int, trials: int, probability: float) -> bool:
+    """Whether a binomial count is no rare one."""
+    return bool(binom.ppf(RARE, trials, probability) <= count <= binom.isf(RARE, trials, probability))
+
+
+def loss_of(path: Path, best: Path, modules: int) -> int:
+    """Steps around the circle of modules from a path to the best one, index by index."""
+    pairs = [(a, b) for layer, other in zip(path, best, strict=True) for a, b in zip(layer, other, strict=True)]
+    return sum(min((a - b) % modules, (b - a) % modules) for a, b in pairs)
+
+
+def evolved(seed: int, generations: int, best: Path, modules: int = 8) -> list[tuple[list[Path], int, float]]:
+    """Paths, champion and its loss as of each generation of a tournament whose fitness is known."""
+    torch.manual_seed(seed)
+    tournament = Tournament.drawn(len(best), modules, len(best[0]))
+    history = []
+    for _ in range(generations):
+        for contender in (0, 1):
+            tournament.offer(contender, loss_of(tournament.paths[contender], best, modules))
+        history.append((list(tournament.paths), tournament.champion, tournament.loss))
+        tournament.breed(modules)
+    return history
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_finds_the_known_best_path(seed: int) -> None:
+    """Losses never rise, the champion is the path that has them, and in the end it is the best path there is."""
+    best: Path = ((1, 6), (3, 0), (5, 5))
+    history = evolved(seed, 600, best)
+    assert history[-1][2] == 0 and history[-1][0][history[-1][1]] == best
+    for (_, _, before), (paths, champion, loss) in pairwise(history):
+        assert loss <= before
+        assert loss == loss_of(paths[champion], best, 8)
+        assert loss == min(before, *(loss_of(path, best, 8) for path in paths))
+
+
+def test_mutation_statistics() -> None:
+    """Of 15 indices each is drawn with probability 1/15 and then moved by each of five steps with 1/5."""
+    path: Path = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13, 15))
+    torch.manual_seed(0)
+    copies = 4000
+    children = torch.tensor([mutated(path, 16) for _ in range(copies)])
+    moves = (children - torch.tensor(path) + 8) % 16 - 8
+    found = {step: int((moves == step).sum()) for step in (-2, -1, 1, 2)}
+    assert sum(found.values()) + int((moves == 0).sum()) == copies * 15
+    assert all(within(count, copies * 15, 1 / 75) for count in found.values()), found
+    changed = (moves != 0).flatten(1)
+    assert all(within(int(column.sum()), copies, 4 / 75) for column in changed.T)
+    # Independently of each other: none moves in (71/75)^15 of all paths.
+    assert within(int((~changed.any(dim=1)).sum()), copies, (71 / 75) ** 15)
+
+
+def test_offers() -> None:
+    """The lowest wins, of equal ones the first, and what is no number never does."""
+    tournament = Tournament((((0,),), ((1,),)))
+    assert not tournament.offer(1, math.nan) and (tournament.champion, tournament.loss) == (0, math.inf)
+    assert tournament.offer(1, 0.5) and not tournament.offer(0, 0.5) and not tournament.offer(0, math.inf)
+    assert (tournament.champion, tournament.loss) == (1, 0.5)
+    assert tournament.offer(0, 0.25) and tournament.champion == 0
+    tournament.forget()
+    assert tournament.champion == 0 and tournament.offer(1, 0.75) and tournament.champion == 1
+
+
+@pytest.mark.parametrize(("epochs", "generations"), [(1, 20), (8, 20), (20, 20), (50, 20), (8, 3), (7, 1), (200, 20)])
+def test_epochs_are_divided(epochs: int, generations: int) -> None:
+    """Each path is trained for all epochs, in generations that differ by one epoch at most, one after the other."""
+    found = turns(epochs, generations)
+    assert len(found) == 2 * epochs
+    for contender in (0, 1):
+        own = [turn for turn in found if turn.contender == contender]
+        assert [turn.epoch for turn in own] == list(range(epochs))
+        starts = [turn.epoch for turn in own if turn.begins]
+        ends = [turn.epoch for turn in own if turn.ends]
+        assert len(starts) == len(ends) == min(epochs, generations)
+        lengths = {end + 1 - start for start, end in zip(starts, ends, strict=True)}
+        assert max(lengths) - min(lengths) <= 1
+    assert [turn.contender for turn in found if turn.begins] == [0, 1] * min(epochs, generations)
+    assert all(before.ends == after.begins for before, after in pairwise(found))
+
+
+def test_turns_by_hand() -> None:
+    assert turns(3, 2) == (
+        Turn(0, 0, begins=True, ends=True),
+        Turn(1, 0, begins=True, ends=True),
+        Turn(0, 1, begins=True, ends=False),
+        Turn(0, 2, begins=False, ends=True),
+        Turn(1, 1, begins=True, ends=False),
+        Turn(1, 2, begins=False, ends=True),
+    )
+
+
+def published_chain() -> tuple[ChainLayer, ...]:
+    """The network of the published code for images of 32x32 pixels, with its own kernels."""
+    convolutions = [nn.Conv2d(3, 64, 4), nn.Conv2d(64, 128, 3), nn.Conv2d(128, 256, 2)]
+    linear = [nn.Linear(256 * 2 * 2, 2048), nn.Linear(2048, 2048)]
+    return chain_of(nn.Sequential(*convolutions, nn.Flatten(), *linear), "pathnet")
+
+
+@pytest.mark.parametrize(("modules", "published"), [(16, 0.258), (10, 0.325), (20, 0.231)])
+def test_factors_of_the_published_code(modules: int, published: float) -> None:
+    """It states them to three places, cut or rounded, as matching the parameters of its network with heads for eight
+    data sets."""
+    with torch.device("meta"):
+        factor = module_factor(published_chain(), modules, (10, 100, 10, 10, 10, 43, 100, 10))
+    assert factor == pytest.approx(published, abs=0.6e-3)
+
+
+@pytest.mark.parametrize("modules", [1, 2, 7, 16])
+@pytest.mark.parametrize("sizes", [(784, 400), (16, 100)])
+def test_the_factor_is_the_root(modules: int, sizes: tuple[int, int]) -> None:
+    """With it, M modules of f times the width have the parameters of the perceptron, were they not whole numbers."""
+    (inputs, hidden), classes = sizes, (10, 2, 3)
+    f = module_factor(chain_of(perceptron(inputs, hidden), "pathnet"), modules, classes)
+    width = f * hidden
+    found = modules * (inputs * width + width + width * width + width) + width * 15 + 15
+    assert found == pytest.approx((inputs * hidden + hidden) + (hidden * hidden + hidden) + hidden * 15 + 15)
+    assert modules > 1 or f == pytest.approx(1)
+
+
+#: Parameters as sums of 16 modules of each layer and the heads, written out.
+PUBLISHED: dict[tuple[str, str], int] = {
+    ("split_cifar100", "alexnet"): 515 * 100
+    + 16 * ((27 * 16 + 16) + (144 * 32 + 32) + (288 * 64 + 64) + (1024 * 514 + 514) + (514 * 514 + 514)),
+    ("pmnist", "alexnet"): 516 * 100
+    + 16 * ((9 * 16 + 16) + (144 * 32 + 32) + (288 * 64 + 64) + (576 * 515 + 515) + (515 * 515 + 515)),
+    ("pmnist", "mlp"): 39 * 100 + 16 * ((784 * 38 + 38) + (38 * 38 + 38)),
+    ("split_cifar100", "mlp"): 29 * 100 + 16 * ((3072 * 28 + 28) + (28 * 28 + 28)),
+}
+
+#: Parameters of the network that is replaced, with its heads.
+REPLACED = {
+    ("split_cifar100", "alexnet"): 13_162_724,
+    ("pmnist", "alexnet"): 9_491_556,
+    ("pmnist", "mlp"): (784 * 400 + 400) + (400 * 400 + 400) + 401 * 100,
+    ("split_cifar100", "mlp"): (3072 * 400 + 400) + (400 * 400 + 400) + 401 * 100,
+}
+
+
+@pytest.mark.parametrize(("benchmark", "backbone"), PUBLISHED)
+def test_published_sizes(command: Command, benchmark: str, backbone: str) -> None:
+    """At full width: as many parameters as by hand, at most those of the network that is replaced, with every task the
+    same; bits for each module and task; both paths trained for all of the 50 epochs."""
+    answer = command(
+        *("cost", "--format", "json", "--strategy", "pathnet", "--benchmark", benchmark, "--protocol", "paper"),
+        *("-o", f"backbone={backbone}"),
+    )
+    assert answer.status == 0
+    document = json.loads(answer.out)
+    params = PUBLISHED[benchmark, backbone]
+    tasks = len(document["tasks"])
+    assert document["params_total"] == document["params_total_min"] == [params] * tasks
+    assert 0.93 * REPLACED[benchmark, backbone] < params <= REPLACED[benchmark, backbone]
+    layers = {"alexnet": 5, "mlp": 2}[backbone]
+    assert document["mask_bits"] == [(task + 1) * layers * 16 for task in range(tasks)]
+    assert document["memory_bytes"] == [4 * params + (task + 1) * layers * 2 for task in range(tasks)]
+    train, valid = (54_000, 6_000) if benchmark == "pmnist" else (9_000, 1_000)
+    assert document["stages"]["search"] == {
+        "train": tasks * 2 * 50 * train,
+        "evaluate": tasks * 2 * 50 * valid,
+        "image_passes": tasks * 2 * 50 * (train + valid),
+    }
+
+
+def cost_of(options: dict[str, Any]) -> Cost:
+    found: Cost = registry().strategies.find("pathnet").factory.cost(context(stream().plan, "pathnet", options))
+    return found
+
+
+def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
+    """Multiply-accumulates of one module a layer to ``active``: those of the perceptron's layers, written out."""
+    cost = cost_of(QUICK)
+    width = ModularNetwork(chain_of(perceptron(64, 80), "pathnet"), (2, 3, 2), 5).widths[0]
+    for bound, modules in ((cost.macs, 2), (cost.macs_min, 1)):
+        assert bound == tuple(modules * (64 * width + width * width) + width * classes for classes in (2, 3, 2))
+    assert cost.train_flops_min is not None and cost.train_flops is not None
+    assert 0 < cost.train_flops_min < cost.train_flops

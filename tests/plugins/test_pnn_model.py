@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from avalanche.core import SupervisedPlugin
+from support.commands import Command
 from support.plugins.pnn import (
     CLASSES,
     SMALL,
     WIDTH,
     Variant,
     both,
+    column_size,
+    cost,
     network,
     stream,
     training,
@@ -23,8 +26,8 @@ from support.tiny import (
     all_threads,
     build,
     learn,
-    logits_of,
     one_thread,
+    same,
     weights,
 )
 from torch import Tensor, nn
@@ -90,16 +93,6 @@ def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
 
 
 @both
-def test_dropout_of_the_new_column(variant: Variant) -> None:
-    """The column that trains drops; in evaluation nothing does."""
-    made = network(variant, columns=1)
-    x = images()
-    assert not torch.equal(made(x, 0), made(x, 0))
-    made.eval()
-    assert torch.equal(made(x, 0), made(x, 0))
-
-
-@both
 def test_dropout_of_earlier_columns(variant: Variant) -> None:
     """While a column trains, earlier ones compute as in evaluation; in ``compat`` they drop as well."""
     made, x = network(variant), images()
@@ -109,27 +102,6 @@ def test_dropout_of_earlier_columns(variant: Variant) -> None:
     made.column(2).eval()
     assert torch.equal(made(x, 2), quiet) == (variant == "proper")
     assert torch.equal(made(x, 2), made(x, 2)) == (variant == "proper")
-
-
-class Modes(SupervisedPlugin):  # type: ignore[type-arg]
-    """Notes in each training batch which columns are in training mode."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[tuple[bool, ...]] = set()
-
-    def after_forward(self, strategy: Any, **kwargs: Any) -> None:
-        self.seen.add(tuple(any(part.training for part in column.modules()) for column in strategy.model.columns))
-
-
-@both
-def test_modes_while_training(variant: Variant) -> None:
-    """Frozen columns stay in evaluation mode whatever the strategy switches; in ``compat`` they train along."""
-    strategy, modes = build(stream(), "pnn", width=WIDTH, variant=variant), Modes()
-    strategy.plugins.append(modes)
-    learn(stream(), strategy)
-    dropping = variant == "compat"
-    assert modes.seen == {(True,), (dropping, True), (dropping, dropping, True)}
 
 
 @both
@@ -191,20 +163,117 @@ def test_paths(variant: Variant) -> None:
     assert {id(parameter) for parameter in made.trainable_module(1).parameters()} <= path
 
 
-def test_head_lateral_of_compat() -> None:
-    """It is there and counted, keeps its first weights, and has no influence."""
-    strategy = build(stream(), "pnn", width=WIDTH, variant="compat")
-    learn(stream(), strategy, tasks=1)
-    stage = training(strategy, 1)
-    lateral = strategy.model.column(1).head_lateral
-    assert count_parameters(lateral) == 1 + 102 * 103 + 103 * 3
-    first = weights(strategy.model.column(1))
-    stage.run()
-    last = weights(strategy.model.column(1))
-    assert {name for name in last if torch.equal(first[name], last[name])} == {
-        name for name in last if name.startswith("laterals.4.")
-    }
-    before = logits_of(strategy.model, stream(), 1)
-    for parameter in lateral.parameters():
-        parameter.data.fill_(float("nan"))
-    assert torch.equal(logits_of(strategy.model, stream(), 1), before)
+@both
+@pytest.mark.parametrize("shape", [SMALL, AlexNetShape(1, 8, 8, (1, 1, 1), 1), AlexNetShape(3, 24, 17, (2, 5, 3), 4)])
+def test_parameters_of_columns(variant: Variant, shape: AlexNetShape) -> None:
+    """Each column has as many parameters as the formula says, in both variants."""
+    made = network(variant, shape)
+    assert [count_parameters(column) for column in made.columns] == [
+        column_size(shape, task, classes) for task, classes in enumerate(CLASSES)
+    ]
+    assert [tuple(lateral.scales.shape) for lateral in made.column(2).laterals] == [(2,)] * 5
+
+
+COLUMNS = {
+    "split_cifar10": [12_961_922, 51_116_745, 76_303_054, 101_489_363, 126_675_672],
+    "pmnist": [
+        *(9_307_146, 32_337_753, 46_055_262, 59_772_771, 73_490_280),
+        *(87_207_789, 100_925_298, 114_642_807, 128_360_316, 142_077_825),
+    ],
+}
+
+
+TOTALS = {
+    "split_cifar10": 368_546_756,
+    "split_cifar100": 368_878_694,
+    "pmnist": 794_177_247,
+    "mixture": 368_731_166,
+}
+
+
+CLASSES_OF = {"split_cifar100": [20] * 5, "mixture": [28, 10, 10, 10, 10]}
+
+
+@both
+@pytest.mark.parametrize(
+    "benchmark", [pytest.param(name, marks=[] if name == "split_cifar10" else pytest.mark.long) for name in TOTALS]
+)
+def test_published_sizes(command: Command, benchmark: str, variant: Variant) -> None:
+    """The four networks of the paper, column by column, to the unit."""
+    document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", f"variant={variant}")
+    total = document["params_total"]
+    assert total[-1] == TOTALS[benchmark]
+    assert document["params_total_min"] == total
+    columns = [after - before for before, after in pairwise([0, *total])]
+    if benchmark in COLUMNS:
+        assert columns == COLUMNS[benchmark]
+    else:
+        shape = AlexNetShape(3, 32, 32)
+        assert columns == [column_size(shape, task, n) for task, n in enumerate(CLASSES_OF[benchmark])]
+
+
+PUBLISHED_MACS = {
+    "split_cifar10": (2, [52.1, 177.6, 257.0, 340.6, 428.3]),
+    "pmnist": (10, [38.5, 125.7, 179.2, 237.0, 299.0, 365.2, 435.5, 510.1, 588.9, 671.8]),
+}
+
+
+@pytest.mark.parametrize("benchmark", PUBLISHED_MACS)
+@pytest.mark.long
+def test_macs_of_compat(command: Command, benchmark: str) -> None:
+    """The published code's multiply-accumulates are the path's and those of what it computes beside it.
+
+    That is the second linear layer of the earlier columns, which only laterals into heads read, every other task's
+    head, and the laterals into the heads of the tasks before.
+    """
+    document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", "variant=compat")
+    classes, published = PUBLISHED_MACS[benchmark]
+    tasks, second, head = len(published), 2048 * 2048, 2048 * classes
+    beside = [
+        t * second + (tasks - 1) * head + sum(earlier * second + head for earlier in range(1, t)) for t in range(tasks)
+    ]
+    found = [(path + more) / 1e6 for path, more in zip(document["macs"], beside, strict=True)]
+    assert [round(value, 1) for value in found] == published
+    assert document["macs_min"] == document["macs"]
+
+
+def test_macs_of_proper_by_hand(command: Command) -> None:
+    """Task 1 of split CIFAR-10: two columns, one head, and the second column's five laterals."""
+    document = cost(command, "--benchmark", "split_cifar10", "--protocol", "paper", "-o", "variant=proper")
+    plain = 32**2 * 27 * 64 + 16**2 * 576 * 128 + 8**2 * 1152 * 256 + 4096 * 2048 + 2048 * 2048
+    head = 2048 * 2
+    reductions = 16**2 * 64 * 64 + 8**2 * 128 * 128 + 4096 * 4096 + 2 * 2048 * 2048
+    projections = plain - 32**2 * 27 * 64 + head
+    assert document["macs"][:2] == [plain + head, 2 * plain + head + reductions + projections]
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_does_not_depend_on_the_ones_before() -> None:
+    """A column's first weights hang on the seed and the task, not on how long earlier tasks were learned."""
+    found = []
+    for epochs in (1, 2):
+        strategy = build(stream(), "pnn", width=WIDTH, epochs=epochs)
+        learn(stream(), strategy, tasks=1)
+        training(strategy, 1)
+        found.append(weights(strategy.model.column(1)))
+    assert same(found[0], found[1])
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_state_holds_what_trains(variant: Variant) -> None:
+    """Weights, momentum and best weights are those of the new column alone."""
+    strategy = build(stream(), "pnn", width=WIDTH, variant=variant)
+    learn(stream(), strategy, tasks=2)
+    stage = training(strategy, 2)
+    stage.advance()
+    column = strategy.model.column(2)
+    trained = count_parameters(column) - (count_parameters(column.head_lateral) if variant == "compat" else 0)
+    state = stage.get_extra_state()
+    momenta = [entry["momentum_buffer"] for entry in state["optimizer"]["state"].values()]
+    for tensors in (state["weights"].values(), state["best"]["kept"].values(), momenta):
+        assert sum(tensor.numel() for tensor in tensors) == trained

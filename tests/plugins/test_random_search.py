@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.tiny import all_threads, class_stream, disturb, one_thread, registry
+from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
+from support.tiny import all_threads, class_stream, genotype, one_thread
 
-from seu_bench.config.protocol import SearchSchedule
-from seu_bench.training.stage import StageProgress
-from seu_bench_kit.components import SearchTask
-from seu_bench_kit.search_space import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
-from seu_bench_random import RandomOptions
-from seu_bench_random.searcher import RandomSearch
+from seu_bench_inherit import InheritOptions, InheritSearchOptions
+from seu_bench_inherit.creator import InheritCreation
+from seu_bench_inherit.searcher import InheritSearch
+from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit.contracts import SEARCH
+from seu_bench_kit.search_space import EDGES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
+from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
+from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
 
-CPU = torch.device("cpu")
-STREAM = class_stream([[0, 1], [2, 3]], images=13)
-SCHEDULE = SearchSchedule(epochs=4, batch_size=8, cells=3, channels=2)
+
 SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
 every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
-
-
-def search(seed: int = 3, space: SearchSpace | None = None, task: int = 1, schedule: SearchSchedule = SCHEDULE) -> Any:
-    given = SearchTask(STREAM.tasks[task].train, task, 2, space or SearchSpace(), schedule, seed, CPU)
-    return RandomSearch(RandomOptions(), given)
 
 
 @cache
@@ -115,79 +111,7 @@ def test_all14_is_uniform() -> None:
             assert_uniform([(operations[row], operations[row + 1]) for operations in rows], pairs)
 
 
-def test_forms_are_drawn_apart() -> None:
-    """The normal form's entries say nothing about the reduction form."""
-    pairs = [(g.normal[0].operation, g.reduction[0].operation) for g in drawn(SearchSpace("all14"), 3000)]
-    assert_uniform(pairs, list(itertools.product(OPERATIONS, repeat=2)))
-
-
-def test_the_bound_would_notice() -> None:
-    """The statistic's bound is crossed by a draw with replacement that is sorted, and by one operation left out."""
-    generator = random.Random(0)
-    skewed = [tuple(sorted(generator.choices(range(3), k=2))) for _ in range(6000)]
-    with pytest.raises(AssertionError):
-        assert_uniform(skewed, list(itertools.combinations_with_replacement(range(3), 2)))
-    with pytest.raises(AssertionError):
-        assert_uniform([generator.choice(OPERATIONS[1:]) for _ in range(3000)], OPERATIONS)
-
-
-@every_space
-def test_draws_by_pythons_generator(space: SearchSpace) -> None:
-    """By default Python's global generator draws, which a stage seeds."""
-    random.seed(5)
-    first = [space.random_genotype() for _ in range(3)]
-    random.seed(5)
-    assert [space.random_genotype() for _ in range(3)] == first
-    assert drawn(space, 3, seed=5) == first
-
-
 # --- the searcher -------------------------------------------------------------------------------------------------
-
-
-@every_space
-def test_depends_on_the_seed_alone(space: SearchSpace) -> None:
-    """The same seed gives the same genotype, whatever was drawn outside, whatever the images and the schedule are."""
-    expected = search(space=space).run()
-    assert is_of(space, expected)
-    disturb()
-    made = search(space=space)
-    disturb()
-    assert made.run() == expected
-    assert search(space=space, task=0, schedule=SearchSchedule()).run() == expected
-    results = [search(seed=seed, space=space).run() for seed in range(20)]
-    assert results[3] == expected and len(set(results)) == 20
-
-
-def test_disturbs_nothing_outside() -> None:
-    """The global generators stand after a search where they stood before."""
-    disturb()
-    expected = [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()]
-    disturb()
-    search().run()
-    assert [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()] == expected
-
-
-@every_space
-def test_resumes(space: SearchSpace) -> None:
-    """A stage that loads another's state draws what that one draws."""
-    first = search(space=space)
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    # Another seed: what it draws must come from the state.
-    second = search(seed=8, space=space)
-    assert search(seed=8, space=space).run() != first.run()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert second.run() == search(space=space).run()
-
-
-def test_passes_nothing() -> None:
-    """No image is looked at, as the factory says, and the watcher is told of the end."""
-    seen: list[StageProgress] = []
-    stage = search()
-    stage.run(seen.append)
-    assert registry().searchers.find("random").factory.estimate_passes(RandomOptions(), SCHEDULE, 19) == (0, 0)
-    assert stage.image_passes == 0 and stage.epochs == 0 and seen[-1].done
 
 
 # --- what is of the space -----------------------------------------------------------------------------------------
@@ -197,7 +121,7 @@ def changed(form: tuple[Edge, ...], row: int, *edges: Edge) -> tuple[Edge, ...]:
     return (*form[:row], *edges, *form[row + 1 :])
 
 
-TOP2 = GENOTYPES["darts_v1"]
+TOP2 = PUBLISHED["darts_v1"]
 ALL14 = uniform_genotype("none", "all14")
 
 
@@ -229,20 +153,6 @@ def test_faults(space: SearchSpace, genotype: Any, message: str) -> None:
     assert fault is not None and fault.startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("space", "genotype"),
-    [
-        *((SearchSpace(), genotype) for genotype in GENOTYPES.values()),
-        (SearchSpace("all14"), ALL14),
-        (SearchSpace("all14", 1), ALL14),
-        (SearchSpace(cell_types=1), Genotype(TOP2.normal, TOP2.normal)),
-    ],
-)
-def test_no_fault(space: SearchSpace, genotype: Genotype) -> None:
-    """The published genotypes are of the default space; ``none`` is allowed with every edge kept."""
-    assert space.fault(genotype) is None
-
-
 @every_space
 @pytest.mark.parametrize("table", [0, -1])
 @pytest.mark.parametrize("place", [(0, 0), (13, 7)])
@@ -256,19 +166,138 @@ def test_tables_with_nan_are_refused(space: SearchSpace, table: int, place: tupl
         space.derive(tables)
 
 
-def test_any_generator_will_do() -> None:
-    """``below`` is asked for numbers below what there is to choose from, and each answer is used."""
-    asked: list[int] = []
+#: Paths that end in different units.
+APART = ((0, 0, 0, 0), (1, 1, 1, 1))
+NEWEST = (2, 2, 2, 2)
+MANY = class_stream([[0, 1], [2, 3], [4, 5]], images=60)
 
-    def last(count: int) -> int:
-        asked.append(count)
-        return count - 1
 
-    below: Callable[[int], int] = last
-    found = SearchSpace(cell_types=1).random_genotype(below)
-    assert [(edge.node, edge.source) for edge in found.normal] == [
-        (node, source) for node in (2, 3, 4, 5) for source in (node - 2, node - 1)
+def inherit(model: SuperModel | None = None, task: int = 2, **options: Any) -> InheritCreation:
+    """A stage of so many epochs that all images may be scored."""
+    return InheritCreation(InheritOptions(**options), asked(model or alike(), task))
+
+
+def asked(model: SuperModel, task: int = 2) -> CreationTask:
+    """More images than neighbours that vote."""
+    return replace(task_of(model, task, epochs=30), images=MANY.tasks[task].train)
+
+
+def alike(task: int = 2, *, stem: str = "selectable", paths: Sequence[Sequence[int]] = APART) -> SuperModel:
+    """A super model whose new units have the genotype of the first task's."""
+    model = grown(task, stem=stem, paths=paths)
+    model.keep(task, [0] * 4)
+    del model.paths[task]
+    model.expand(genotype(GENOTYPES[0]), task)
+    return model
+
+
+def weights_of(model: SuperModel, path: Sequence[int]) -> list[dict[str, torch.Tensor]]:
+    """Copies of the units' states on a path."""
+    return [
+        {name: value.clone() for name, value in model.unit(layer, index).state_dict().items()}
+        for layer, index in enumerate(path)
     ]
-    assert {edge.operation for edge in found.normal} == {OPERATIONS[-1]}
-    assert sorted(asked) == sorted([2, 1, 3, 2, 4, 3, 5, 4, *[7] * 8])
-    assert {edge.operation for edge in SearchSpace("all14").random_genotype(lambda _: 0).reduction} == {"none"}
+
+
+def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    """Whether two states have the same tensors by the same names."""
+    return left.keys() == right.keys() and all(torch.equal(value, right[name]) for name, value in left.items())
+
+
+def dead(model: SuperModel, path: Sequence[int]) -> None:
+    """Make the features of a path tell nothing: its last unit gives zeros."""
+    for tensor in model.unit(3, path[3]).state_dict().values():
+        tensor.zero_()
+
+
+# --- the searcher -----------------------------------------------------------------------------------------------------
+
+
+def test_genotype_goes_on() -> None:
+    """The first task's is drawn of the seed alone; later tasks have it, whatever their seed."""
+    images, space = class_stream([[0, 1], [2, 3]], images=8).tasks[0].train, SearchSpace()
+
+    def found(seed: int, earlier: Sequence[Any] = ()) -> Any:
+        task = SearchTask(images, len(earlier), 2, space, SEARCH, seed, torch.device("cpu"), earlier)
+        return InheritSearch(InheritSearchOptions(), task).run()
+
+    first = found(3)
+    assert found(3) == first and space.fault(first) is None and len({found(seed) for seed in range(8)}) == 8
+    others = tuple(PUBLISHED.values())[:2]
+    assert found(4, (first, *others)) == first
+
+
+# --- the related task -------------------------------------------------------------------------------------------------
+
+
+def test_equal_scores() -> None:
+    """Of equal scores the latest task's path is taken; so it is where nothing is scored."""
+    model = alike()
+    for path in APART:
+        dead(model, path)
+    stage = inherit(model)
+    stage.advance()
+    assert stage.scores[0] == stage.scores[1] and stage.related == APART[1]
+    for options in ({"relation": "latest"}, {"images": 0}, {"images": 1}):
+        stage = inherit(alike(), **options)
+        stage.run()
+        assert stage.scores == [] and stage.related == APART[1] and stage.image_passes == 0
+
+
+@pytest.mark.parametrize(("relation", "accuracy"), [("ridge", ridge_accuracy), ("knn", knn_accuracy)])
+def test_scores(relation: str, accuracy: Any) -> None:
+    """A classifier is fitted on the first half of the images and measured on the second."""
+    model = alike()
+    stage = inherit(model, relation=relation, images=40)
+    stage.advance()
+    x, y = all_of(asked(model).images.part(0, 40))
+    model.eval()
+    with torch.no_grad():
+        features = [model.features(x, path) for path in (APART[1], APART[0])]
+    expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
+    assert stage.scores == pytest.approx(expected)
+    assert stage.image_passes == 80
+
+
+@pytest.mark.parametrize("images", [20, 6])
+@pytest.mark.parametrize("epochs", [1, 4, 30])
+@pytest.mark.parametrize("task", [1, 2, 4])
+def test_budget(epochs: int, images: int, task: int) -> None:
+    """A tenth of what a creation would pass forward, for all earlier paths together, at most; none for one path."""
+    stage = creation("inherit", grown(task, paths=PATHS), task, epochs=epochs, images=images)
+    stage.run()
+    most = announced("inherit", epochs=epochs, images=images)
+    assert most == epochs * images // 10 and stage.image_passes <= most
+    each = min(most // task, images)
+    assert stage.image_passes == (each * task if task > 1 and each > 1 else 0)
+
+
+# --- what is inherited ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [0, 1])
+def test_copies(quiet: int) -> None:
+    """New units of the related units' genotype have their weights and statistics; old units stay, bit by bit."""
+    model = alike()
+    dead(model, APART[quiet])
+    before, fresh = model.frozen_state(), weights_of(model, NEWEST)
+    stage = inherit(model)
+    path = stage.run()
+    assert path == NEWEST and model.frozen_fault(before) is None
+    related = weights_of(model, APART[1 - quiet])
+    # Of the second task's path only the stem is of one shape with the new units.
+    for layer, new in enumerate(weights_of(model, NEWEST)):
+        wanted = related[layer] if quiet == 1 or layer == 0 else fresh[layer]
+        assert equal(new, wanted)
+        assert not equal(related[layer], fresh[layer])
+
+
+@pytest.mark.parametrize("stem", ["selectable", "shared"])
+@pytest.mark.parametrize("shared", [0, 1, 3, 4, 9])
+def test_shared_layers(shared: int, stem: str) -> None:
+    """The first layers are the related path's, as many as there are at most."""
+    model = alike(stem=stem)
+    stage = inherit(model, shared=shared)
+    path = stage.run()
+    new = [count - 1 for count in model.candidates]
+    assert path == (*stage.related[:shared], *new[shared:])

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, registry, same
+from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry, same
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RequestError, RunError
 from seu_bench.models import count_parameters
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench.training.stage import TaskData
 from seu_bench_backbones.networks import mlp
 from seu_bench_kit import GrowingNetwork, chain_of
-from seu_bench_rcl.controller import Controller
+from seu_bench_rcl.controller import Controller, Policy, policy_loss
 from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth, trial_passes
 
 setup_module, teardown_module = one_thread, all_threads
@@ -127,63 +126,7 @@ def test_bounds_in_closed_form() -> None:
     assert cost.macs_min == tuple(64 * 8 + 8 * 8 + 8 * classes for classes in CLASSES)
 
 
-@pytest.mark.parametrize("options", [{}, {"finish": "train"}, {"restore": "last"}])
-def test_cost_holds(options: dict[str, Any]) -> None:
-    """Image passes exactly; sizes and operations within the range."""
-    source, seen = stream(), list[StageProgress]()
-    strategy = learn(source, build(source, "rcl", on_progress=seen.append, **MLP, **options))
-    cost = cost_of(source, {**MLP, **options})
-    done = [progress for progress in seen if progress.done]
-    expected = {(stage.name, stage.task): stage for stage in cost.stages if stage.name != "evaluation"}
-    assert {(at.stage, at.task): at.image_passes for at in done} == {
-        key: stage.image_passes for key, stage in expected.items()
-    }
-    for progress in done:
-        stage = expected[progress.stage, progress.task]
-        assert stage.flops_min is not None and progress.flops is not None and stage.flops is not None
-        assert stage.flops_min <= progress.flops <= stage.flops
-    assert cost.params_total_min[-1] <= count_parameters(strategy.model) <= cost.params_total[-1]
-
-
-def test_operations_are_exact_where_nothing_is_drawn() -> None:
-    """With units that can only be 0, also those of the controller."""
-    source, seen = stream(), list[StageProgress]()
-    learn(source, build(source, "rcl", on_progress=seen.append, **{**MLP, "max_units": 0}))
-    cost = cost_of(source, {**MLP, "max_units": 0})
-    assert cost.params_total == cost.params_total_min and cost.train_flops == cost.train_flops_min
-    assert sum(progress.flops or 0 for progress in seen if progress.done) == cost.train_flops
-
-
 # --- what is frozen and what trains -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("finish", ["keep", "train"])
-def test_nothing_is_forgotten(finish: str) -> None:
-    """No weight of an earlier task changes by a bit, and no answer."""
-    source = stream()
-    strategy = build(source, "rcl", **MLP, finish=finish)
-    scenario, before, answers = source.avalanche(), dict[str, torch.Tensor](), list[torch.Tensor]()
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        now = {name: value.clone() for name, value in strategy.model.state_dict().items()}
-        assert same(before, {name: now[name] for name in before})
-        assert not any(parameter.requires_grad for parameter in strategy.model.parameters())
-        before = now
-        for earlier, logits in enumerate(answers):
-            assert torch.equal(logits_of(strategy.model, source, earlier), logits)
-        answers.append(logits_of(strategy.model, source, task))
-
-
-def test_without_units_only_the_head_trains() -> None:
-    """No layer has anything new, and each task still gets better than chance on what the first one learned."""
-    source = class_stream([[0, 1], [2, 3]], images=40)
-    strategy = build(source, "rcl", **{**MLP, "max_units": 0, "trial_epochs": 10}, epochs=10, learning_rate=0.1)
-    learn(source, strategy)
-    assert strategy.model.added(1) == (0, 0)
-    names = {name for name, _ in strategy.model.named_parameters() if name.endswith(".1") or name.startswith("heads.1")}
-    assert names == {"heads.1.weight", "heads.1.bias"}
-    right = logits_of(strategy.model, source, 1).argmax(dim=1) == source.tasks[1].test.labels
-    assert int(right.sum()) >= 20  # of 24
 
 
 def test_the_search_leaves_the_model_alone() -> None:
@@ -271,12 +214,6 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
     assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
 
 
-def test_the_first_of_equal_rewards_is_kept(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
-    drawn += [(1, 2), (2, 1), (3, 0)]
-    monkeypatch.setattr("seu_bench_rcl.method.evaluate", lambda *_: (0.5, 1.0))
-    assert search(second_task()).run().units == (1, 2)
-
-
 @pytest.mark.parametrize("finish", ["keep", "train"])
 def test_weights_of_the_best_trial(finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the task's weights where they are kept; where they are trained on, training begins with them."""
@@ -330,61 +267,128 @@ def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPat
     assert single.image_passes == 3 and all(report.loss is None for report in single.curve)
 
 
-def states(stage: GrowthSearch) -> Iterator[Any]:
-    """The stage's state after each epoch, as it comes back from a file."""
-    while stage.epoch < stage.epochs:
-        stage.advance()
-        file = io.BytesIO()
-        torch.save(stage.state_dict(), file)
-        file.seek(0)
-        yield torch.load(file, weights_only=True)
-
-
-def test_resumes_after_every_epoch() -> None:
-    """Within a trial and between two, to the same units, reward and weights, bit by bit."""
-    data = second_task()
-    found = search(data).run()
-    saved = list(states(search(data)))
-    assert len(saved) == 6
-    assert [state["own"]["trial"] is None for state in saved] == [False, True] * 3
-    for state in saved:
-        again = search(data)
-        again.load_state_dict(state)
-        result = again.run()
-        assert (result.units, result.reward) == (found.units, found.reward)
-        assert same(dict(result.weights), dict(found.weights))
-
-
-def test_each_trial_begins_anew() -> None:
-    """With rates of the first epoch, and with weights of its own."""
-    stage = search(second_task(), epochs=2)
-    rates, firsts = [], []
-    for _ in range(4):
-        before = stage.trial
-        stage.advance()
-        trial = stage.trial or before
-        if before is None:
-            assert trial is not None
-            rates.append(trial.optimizer.param_groups[0]["lr"])
-            firsts.append(trial.network.heads[1].weight.clone())
-    assert rates == [0.1, 0.1]
-    assert not torch.equal(firsts[0][:, :8], firsts[1][:, :8])
-
-
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backbone", ["linear", "resnet18"])
-def test_backbones_without_units_are_refused(backbone: str) -> None:
-    with pytest.raises(RequestError, match="rcl needs a backbone that is a chain"):
-        build(stream(), "rcl", **{**MLP, "backbone": backbone, "width": 0.25})
+LAYERS, CHOICES = 2, 3
 
 
-def test_tasks_come_in_order() -> None:
-    source = stream()
-    strategy = build(source, "rcl", **MLP)
-    with pytest.raises(RunError, match="task 1 cannot follow 0 learned ones"):
-        strategy.train(source.avalanche().train_stream[1])
-    strategy = learn(source, build(source, "rcl", **MLP), 1)
-    with pytest.raises(RunError, match="task 0 cannot follow 1 learned ones"):
-        strategy.train(source.avalanche().train_stream[0])
+def made(seed: int = 0, layers: int = LAYERS, choices: int = CHOICES, **rates: float) -> Controller:
+    """A controller in float64."""
+    torch.manual_seed(seed)
+    controller = Controller(layers, choices, **rates)
+    controller.state = controller.state.double()
+    controller.policy.double()
+    controller.baseline.double()
+    return controller
+
+
+def lively(policy: Policy) -> Policy:
+    """With probabilities that are far from equal."""
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.normal_(std=1.0)
+    return policy
+
+
+def test_gradient_by_hand() -> None:
+    """With respect to logits z of a layer it is advantage * (softmax(z) - one at the choice that was drawn)."""
+    logits = torch.tensor([[0.0, math.log(3.0)], [math.log(4.0), 0.0]], dtype=torch.float64, requires_grad=True)
+    loss = policy_loss(torch.log_softmax(logits, 1), (1, 1), 0.5)
+    # Probabilities .25, .75 and .8, .2; drawn are .75 and .2.
+    assert float(loss.detach()) == pytest.approx(-0.5 * (math.log(0.75) + math.log(0.2)), abs=1e-15)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    expected = [[0.5 * 0.25, 0.5 * (0.75 - 1)], [0.5 * 0.8, 0.5 * (0.2 - 1)]]
+    assert torch.allclose(gradient, torch.tensor(expected, dtype=torch.float64), atol=1e-15, rtol=0)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.7])
+def test_gradient_of_the_expected_reward(baseline: float) -> None:
+    """Over all draws, weighted by their probabilities, REINFORCE is autograd's gradient, whatever the baseline."""
+    controller = made()
+    policy = lively(controller.policy)
+    parameters = list(policy.parameters())
+    draws = list(itertools.product(range(CHOICES), repeat=LAYERS))
+    rewards = {draw: math.sin(1 + index) for index, draw in enumerate(draws)}
+
+    def probability(log: torch.Tensor, draw: tuple[int, ...]) -> torch.Tensor:
+        return torch.stack([log[layer, choice] for layer, choice in enumerate(draw)]).sum().exp()
+
+    log = policy(controller.state)
+    assert sum(float(probability(log, draw).detach()) for draw in draws) == pytest.approx(1, abs=1e-12)
+    expected = torch.autograd.grad(sum(probability(log, draw) * rewards[draw] for draw in draws), parameters)
+    found = [torch.zeros_like(weight) for weight in parameters]
+    for draw in draws:
+        log = policy(controller.state)
+        weight = float(probability(log, draw).detach())
+        parts = torch.autograd.grad(policy_loss(log, draw, rewards[draw] - baseline), parameters)
+        found = [total + weight * part for total, part in zip(found, parts, strict=True)]
+    assert max(float(gradient.abs().max()) for gradient in expected) > 1e-3
+    for gradient, total in zip(expected, found, strict=True):
+        assert torch.allclose(gradient, -total, atol=1e-12, rtol=1e-9)
+
+
+def test_learns_by_that_gradient() -> None:
+    """A step of Adam along the gradient of what was drawn, times the reward above the baseline before its step."""
+    controller, again = made(), made()
+    for one in (controller, again):
+        lively(one.policy)
+        with torch.no_grad():
+            one.baseline.bias.fill_(0.25)
+    again.policy.load_state_dict(controller.policy.state_dict())
+    assert controller.learn((2, 0), 0.75) == pytest.approx(0.5, abs=1e-15)
+    loss = policy_loss(again.policy(again.state), (2, 0), 0.5)
+    gradients = torch.autograd.grad(loss, list(again.policy.parameters()))
+    for before, gradient, after in zip(
+        again.policy.parameters(), gradients, controller.policy.parameters(), strict=True
+    ):
+        step = 1e-3 * gradient / (gradient.abs() + 1e-8)  # Adam's first step
+        assert torch.allclose(after, before - step, atol=1e-12, rtol=0)
+
+
+def test_baseline_by_hand() -> None:
+    """Two steps of Adam on (w s + b - reward)^2, from w = 0 and b = 0, written out."""
+    controller = made(baseline_learning_rate=0.1)
+    controller.state = torch.tensor([0.5, 0.0, 0.25], dtype=torch.float64)
+    assert controller.learn((0, 0), 0.8) == pytest.approx(0.8, abs=1e-15)
+    first = [-1.6 * s for s in (0.5, 0.0, 0.25, 1.0)]  # 2 (0 - .8) s; the last one is the bias
+    weights = [-0.1 * g / (abs(g) + 1e-8) for g in first]
+    value = 0.5 * weights[0] + 0.25 * weights[2] + weights[3]
+    assert value == pytest.approx(0.175, abs=1e-7)
+    assert controller.learn((1, 2), 0.5) == pytest.approx(0.5 - value, abs=1e-12)
+    for index, s in enumerate((0.5, 0.0, 0.25, 1.0)):
+        old, new = first[index], 2 * (value - 0.5) * s
+        mean = (0.9 * 0.1 * old + 0.1 * new) / (1 - 0.9**2)
+        square = (0.999 * 0.001 * old**2 + 0.001 * new**2) / (1 - 0.999**2)
+        weights[index] -= 0.1 * mean / (math.sqrt(square) + 1e-8)
+    found = [*controller.baseline.weight.flatten().tolist(), *controller.baseline.bias.tolist()]
+    assert found == pytest.approx(weights, abs=1e-12)
+
+
+def test_inputs_are_probabilities_of_the_layer_before() -> None:
+    """The second layer's numbers are the cells' on the first layer's probabilities, and their memory goes on."""
+    controller = made()
+    policy, state = lively(controller.policy), controller.state
+    log = policy(state)
+    memory = [None, None]
+    for layer, given in enumerate((state, log[0].exp())):
+        hidden = given[None]
+        for index, cell in enumerate(policy.cells):
+            memory[index] = cell(hidden, memory[index])  # type: ignore[call-overload]
+            hidden = memory[index][0]  # type: ignore[index]
+        assert torch.allclose(torch.softmax(policy.output(hidden), 1)[0], log[layer].exp(), atol=1e-12)
+    assert not torch.allclose(log[0], log[1], atol=1e-3)
+
+
+def test_precision_of_the_run_does_not_matter() -> None:
+    """Under autocast it draws and learns as without, bit by bit."""
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(0)
+        controller = Controller(LAYERS, CHOICES)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            units = controller.draw()
+            controller.learn(units, 0.5)
+        found.append((units, controller.policy(controller.state)))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])

@@ -9,6 +9,8 @@ import pytest
 import torch
 from avalanche.training.plugins import EvaluationPlugin
 from scipy.optimize import minimize
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from support import tiny
 from support.tiny import (
     accuracy_of,
     benchmark,
@@ -26,12 +28,12 @@ from torch.nn.functional import cross_entropy
 
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.errors import RequestError
-from seu_bench.testing.modes import steps_watched
+from seu_bench.testing import Trial
 from seu_bench.testing.streams import class_split
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.template import SilentLogger
+from seu_bench_methods.slda import Discriminant
 
 setup_module = one_thread
 
@@ -119,12 +121,6 @@ def test_er_ace_asks_new_images_among_their_classes(scenario: str) -> None:
     assert torch.equal(strategy.batch_loss(torch.zeros(3), y, torch.zeros(3), logits), cross_entropy(logits, y))
 
 
-def test_er_ace_replays_the_present_task_too() -> None:
-    source = stream()
-    strategy = train(build("er_ace", source), source, 2)
-    assert set(strategy.memory.everything().task.tolist()) == {0, 1}
-
-
 def test_mir_replays_what_a_step_would_harm_most() -> None:
     """Against a step that is really made; the network, its modes and gradients are as they were."""
     strategy, batch = after_a_task("mir", subsample=16, learning_rate=0.5)
@@ -147,17 +143,6 @@ def test_mir_replays_what_a_step_would_harm_most() -> None:
     assert loss.item() == pytest.approx(own.item() + known[worst].mean().item(), rel=1e-5)
 
 
-def test_mir_compares_without_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a step of no length the losses before and after are equal: no mask comes between them."""
-    strategy, batch = after_a_task("mir", backbone="alexnet", width=0.02, epochs=1, dropout=1.0)
-    strategy.optimizer.param_groups[0]["lr"] = 0.0
-    differences: list[Tensor] = []
-    topk = Tensor.topk
-    monkeypatch.setattr(Tensor, "topk", lambda values, count: differences.append(values) or topk(values, count))
-    strategy.batch_loss(**batch, logits=strategy.model(batch["x"], batch["task"]))
-    assert differences and all(bool((values == 0).all()) for values in differences)
-
-
 def test_gdumb_begins_anew() -> None:
     """Each task starts from the initial weights and statistics, and learns from the memory alone."""
     source = stream()
@@ -167,13 +152,6 @@ def test_gdumb_begins_anew() -> None:
     strategy.begin_training = lambda *given: (begun.append(same(weights(strategy.model), initial)), begin(*given))
     train(strategy, source)
     assert begun == [True] * 3 and not same(weights(strategy.model), initial)
-
-
-def test_gdumb_trains_every_tasks_head() -> None:
-    """Each image under the head of its own task, so that it answers for all of them."""
-    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=32)
-    strategy = train(build("gdumb", source, memory=120, epochs=10), source)
-    assert min(accuracy_of(strategy.model, source, task) for task in range(3)) > 0.8
 
 
 # --- projections ------------------------------------------------------------------------------------------------------
@@ -240,14 +218,6 @@ def test_a_step_follows_the_projection() -> None:
         torch.testing.assert_close(before[name] - weight, torch.full_like(weight, moved), rtol=1e-4, atol=1e-6)
 
 
-def test_room_for_an_image_of_each_task() -> None:
-    for name in ("gem", "agem"):
-        with pytest.raises(RequestError, match="3 tasks have no image each in a memory of 2"):
-            build(name, stream(), memory=2)
-    with pytest.raises(RequestError, match="a sample of 1 images has none of some of the 2 earlier tasks"):
-        build("agem", stream(), sample_size=1)
-
-
 # --- all images -------------------------------------------------------------------------------------------------------
 
 
@@ -261,19 +231,6 @@ def test_joint_fills_the_last_row() -> None:
     assert rows[:2] == [[None] * 3] * 2
     assert rows[2] == [accuracy_of(strategy.model, source, task) for task in range(3)]
     assert min(value for value in rows[2] if value is not None) > 0.6
-
-
-@pytest.mark.parametrize("name", ["cumulative", "joint"])
-def test_images_of_all_tasks_are_trained_on(name: str) -> None:
-    source = stream()
-    strategy, found = build(name, source), []
-    images = strategy.training_images
-    strategy.training_images = lambda task: found.append(images(task)) or found[-1]
-    train(strategy, source)
-    tables = found[-1]
-    assert [table.task for table in tables] == [0, 1, 2]
-    for table, task in zip(tables, source.tasks, strict=True):
-        assert torch.equal(table.rows, task.train.rows)
 
 
 # --- passes and bytes -------------------------------------------------------------------------------------------------
@@ -324,19 +281,136 @@ def test_images_count_as_their_data_set_has_them(name: str, options: dict[str, A
     assert sizes.memory_bytes == [4 * (3 * 64 + 1) * 3 + taken for taken in kept]
 
 
-@pytest.mark.parametrize("name", ["er_ace", "gdumb", "mir", "replay"])
-def test_memory_has_every_task(name: str) -> None:
-    source = stream()
-    memory = train(build(name, source, memory=12), source).memory
-    assert len(memory) == 12 and set(memory.everything().task.tolist()) == {0, 1, 2}
+@pytest.mark.parametrize("scenario", ["task", "class"])
+def test_loss_of_a_batch(scenario: str) -> None:
+    """``CE(x, y) + alpha |f(x') - logits'|^2 + beta CE(x'', y'')``, image by image, of logits that both have."""
+    options = {"backbone": "mlp", "width": 0.05, "memory": 9, "batch_size_mem": 5, "alpha": 0.3, "beta": 0.7}
+    learner = Trial("derpp", options, scenario=scenario).learner("tiny_three")  # type: ignore[arg-type]
+    for task in (0, 1):
+        learner.learn(task)
+    method, model = learner.strategy, learner.model
+    model.begin_task(2)
+    model.eval()  # without dropout
+    held = method.memory.everything()
+    assert len(held) == 9 and {0, 1} == {*held.origin.tolist()}
+    images = learner.stream.tasks[2].train
+    x, y = images.gather(torch.arange(6))
+    labels = torch.full((6,), images.task_label)
+    logits = model(x, labels)
+    torch.manual_seed(1)
+    loss = method.batch_loss(x, y, labels, logits)
+    torch.manual_seed(1)
+    first, second = (torch.randperm(9)[:5].tolist() for _ in range(2))
+    squares: list[torch.Tensor] = []
+    for place in first:
+        present = model.forward_single_task(held.x[place : place + 1], int(held.task[place]))[0]
+        known = held.logits[place][held.logits[place] > -1e30]
+        squares += list((present[: len(known)] - known).square())
+    assert {2, 4} >= {int((row > -1e30).sum()) for row in held.logits} >= ({2, 4} if scenario == "class" else {2})
+    entropies = [
+        cross_entropy(model.forward_single_task(held.x[p : p + 1], int(held.task[p])), held.y[p : p + 1])
+        for p in second
+    ]
+    expected = cross_entropy(logits, y) + 0.3 * torch.stack(squares).mean() + 0.7 * torch.stack(entropies).mean()
+    torch.testing.assert_close(loss, expected)
+    assert method.memory.seen == sum(2 * len(learner.stream.tasks[task].train) for task in (0, 1)) + 6
 
 
-@pytest.mark.parametrize("backbone", ["alexnet", pytest.param("resnet18", marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", METHODS)
-def test_trains_in_training_mode(name: str, backbone: str) -> None:
-    """Dropout drops and batch normalisation learns, at every step of every task."""
-    source = class_stream([[0, 1], [2, 3]], images=8, test=4)
-    strategy = build(name, source, backbone=backbone, width=0.02, epochs=1)
-    with steps_watched(strategy) as steps:
-        train(strategy, source)
-    assert steps.count and not steps.asleep
+def test_passes() -> None:
+    """Each batch, twice as many images as are replayed, where there are so many, and validation."""
+    source = class_stream([[0, 1], [2, 3]], images=20)
+    seen: list[StageProgress] = []
+    options = {"backbone": "mlp", "width": 0.05, "memory": 20, "batch_size_mem": 12, "batch_size": 8}
+    learn(source, tiny.build(source, "derpp", on_progress=seen.append, **options))
+    # 30 images in batches of 8, 8, 8 and 6, twice; before them the memory has 0, 8, 16 and from then on 20.
+    first = 2 * (30 + 10) + 2 * (0 + 8 + 12 + 12) + 2 * 4 * 12
+    assert [it.image_passes for it in seen if it.done] == [first, 2 * (30 + 10) + 2 * 8 * 12]
+
+
+@pytest.mark.parametrize("scenario", ["class", "domain"])
+def test_means_are_those_of_all_images(scenario: str) -> None:
+    """Of each class, or of each shared class over all tasks; the nearest one answers."""
+    learner = Trial("nearest_mean", scenario=scenario).learner("tiny_three").learn_all()  # type: ignore[arg-type]
+    parts = [task.train.gather(torch.arange(len(task.train))) for task in learner.stream.tasks]
+    images, labels = torch.cat([x for x, _ in parts]).flatten(1), torch.cat([y for _, y in parts])
+    classes = 6 if scenario == "class" else 2
+    means = torch.stack([images[labels == label].mean(dim=0) for label in range(classes)])
+    torch.testing.assert_close(learner.model.means.detach(), means, rtol=1e-4, atol=1e-5)
+    tests = learner.test_images(0)
+    assert torch.equal(learner.logits(0).argmax(dim=1), torch.cdist(tests.flatten(1), means).argmin(dim=1))
+    assert learner.sizes.params_total == [classes * 64] * 3
+
+
+def test_only_classes_seen_are_answered() -> None:
+    """After the first of three tasks there are two."""
+    learner = Trial("nearest_mean", scenario="class").learner("tiny_three")
+    learner.learn(0)
+    assert learner.logits(0).shape[1] == 2
+
+
+def add(model: Discriminant, x: Tensor, y: Tensor, shrinkage: float = 0.01) -> None:
+    """Show images to a model."""
+    rows, classes = x.double(), len(model.counts)
+    sums = torch.zeros(classes, x.shape[1], dtype=torch.double).index_add_(0, y, rows)
+    model.add(sums, torch.bincount(y, minlength=classes).double(), rows.T @ rows, shrinkage)
+
+
+def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor]:
+    """Images of classes whose means differ, and whose pixels hang together."""
+    torch.manual_seed(3)
+    labels = torch.arange(classes).repeat_interleave(each)
+    mixed = torch.eye(pixels) + 0.2 * torch.randn(pixels, pixels)
+    return torch.randn(classes, pixels)[labels] + torch.randn(len(labels), pixels) @ mixed, labels
+
+
+def test_answers_follow_the_formula() -> None:
+    """W = mu ((1 - e) S + e (tr S / D) I)^-1 and b = -1/2 diag(W mu^T), in double precision from the images."""
+    x, y = drawn(4)
+    model = Discriminant(6, [4], "class")
+    model.begin_task(0)
+    add(model, x, y, 0.1)
+    rows = x.double()
+    means = torch.stack([rows[y == label].mean(dim=0) for label in range(4)])
+    covariance = (rows - means[y]).T @ (rows - means[y]) / len(y)
+    shrunk = 0.9 * covariance + 0.1 * covariance.trace() / 6 * torch.eye(6, dtype=torch.double)
+    weight = means @ shrunk.inverse()
+    expected = rows @ weight.T - (weight * means).sum(dim=1) / 2
+    torch.testing.assert_close(model.forward_single_task(x, 0), expected.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
+    x, y = drawn(3)
+    model = Discriminant(6, [3], "class")
+    model.begin_task(0)
+    add(model, x, y, 1e-12)
+    analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
+    analysis.fit(x.double().numpy(), y.numpy())
+    logits = model.forward_single_task(x, 0)
+    expected = torch.as_tensor(analysis.decision_function(x.double().numpy())).float()
+    torch.testing.assert_close(logits - logits.mean(1, True), expected - expected.mean(1, True), rtol=1e-5, atol=1e-5)
+
+
+def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
+    """All at once, or in parts that share classes."""
+    x, y = drawn(3)
+    at_once = Discriminant(6, [3], "domain")
+    at_once.begin_task(0)
+    add(at_once, x, y)
+    in_parts = Discriminant(6, [3, 3, 3], "domain")
+    for task, rows in enumerate(torch.randperm(len(y)).split(50)):
+        in_parts.begin_task(task)
+        add(in_parts, x[rows], y[rows])
+    for name in ("means", "scatter", "counts", "weight", "offset"):
+        torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)
+
+
+def test_operations_are_those_of_the_products_and_the_solution() -> None:
+    """Each image with itself; then two products of D numbers for each class and pair of pixels, and the solution."""
+    seen: dict[int, int | None] = {}
+    learner = Trial("slda").learner("tiny_two")
+    learner.strategy.on_progress = lambda report: seen.update({report.task: report.flops} if report.done else {})
+    learner.learn(0)
+    pixels, classes = 64, sum(learner.stream.plan.classes_per_task)
+    images = len(learner.stream.tasks[0].train)
+    solution = 2 * pixels**3 // 3 + 2 * classes * pixels**2
+    assert seen == {0: 2 * images * pixels**2 + 4 * classes * pixels**2 + solution}

@@ -2,78 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, learn, logits_of, one_thread, same, weights
+from support.tiny import (
+    all_threads,
+    build,
+    class_stream,
+    context,
+    genotype,
+    learn,
+    one_thread,
+    same,
+    super_model,
+    weights,
+)
+from torch import Tensor
+from torch.nn import functional
 
-from seu_bench.errors import RequestError
 from seu_bench.training.stage import StageProgress, TaskData
-from seu_bench_kit.search_space import SearchSpace
+from seu_bench_kit.search_space import SearchSpace, uniform_genotype
 from seu_bench_seu.building import make_super_model
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.searcher import MdlSearch
+from seu_bench_seu.super_model import SuperModel
 
 pytestmark = pytest.mark.long
 
 setup_module, teardown_module = one_thread, all_threads
 
 STREAM = class_stream([[0, 1], [2, 3]], images=16)
-SINGLE: list[dict[str, Any]] = [
-    {},
-    {"preset": "paper_literal"},
-    {"preset": "code"},
-    {"preset": "code", "code_cells": 4},
-    {"cells": 5},
-    {"channels": 3},
-    {"edges": "all14"},
-    {"cell_types": 1},
-    {"stem": "shared"},
-    {"factorized_reduce_norm": False},
-    {"lr_schedule": "constant"},
-    {"restore": "last"},
-    {"warm_start": False},
-    {"statistics": "per_task"},
-    {"warm_start": False, "stem": "shared", "statistics": "per_task"},
-    {"tie_weight_decay": True},
-    {"genotype": "darts_v2"},
-    {"momentum": 0.0},
-    {"clip_norm": 0.5},
-    {"min_learning_rate": 0.01},
-    *({f"{part}__normalisation": "softmax"} for part in ("searcher", "creator")),
-    *({f"{part}__update": "all"} for part in ("searcher", "creator")),
-    *({f"{part}__unsampled": "drift"} for part in ("searcher", "creator")),
-    *({f"{part}__tie_break": "first"} for part in ("searcher", "creator")),
-    *({f"{part}__recalibration_images": 0} for part in ("searcher", "creator")),
-    *({f"{part}__min_learning_rate": 0.0} for part in ("searcher", "creator")),
-    {"searcher__alpha": 0.1},
-    {"creator__old_unit_epochs": 0},
-    {"creator__restore": "last"},
-]
-
-
-#: Of these ``make test`` runs the ones that change what is built most; ``make test-long`` runs the others.
-USUAL = ({"preset": "code", "code_cells": 4}, {"stem": "shared"}, {"warm_start": False})
-
-
-@pytest.mark.parametrize(
-    "options", [pytest.param(each, id=str(each), marks=[] if each in USUAL else pytest.mark.long) for each in SINGLE]
-)
-def test_runs(options: dict[str, Any]) -> None:
-    """A whole stream is learned and computed with it, and nothing is forgotten."""
-    small = {"epochs": 1, "searcher__epochs": 1, "creator__epochs": 2, "searcher__batch_size": 8}
-    strategy = build(STREAM, "seu", **{**small, **options})
-    first: list[torch.Tensor] = []
-    scenario = STREAM.avalanche()
-    for experience in scenario.train_stream:
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        first.append(logits_of(strategy.model, STREAM, 0))
-    assert bool(torch.isfinite(logits_of(strategy.model, STREAM, 1)).all())
-    assert torch.equal(first[0], first[1])
-    described = strategy.describe()
-    assert len(described["genotypes"]) == len(described["paths"]) == 2
-    assert [len(path) for path in described["paths"]] == [len(strategy.model.plans) + 1] * 2
 
 
 # --- what each changes --------------------------------------------------------------------------------------------
@@ -143,13 +103,6 @@ def test_preset_code() -> None:
     assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.warm_start
 
 
-def test_options_win_over_the_preset() -> None:
-    """Options given besides a preset are kept."""
-    search = search_of(preset="code", searcher__normalisation="sum", factorized_reduce_norm=True)
-    assert (search.tables.normalisation, search.tables.scope) == ("sum", "all")
-    assert search.space.factorized_reduce_norm
-
-
 def test_code_cells() -> None:
     """Cells of their own for the preset of the code, without effect otherwise; given cells win."""
     for options, cells in (
@@ -160,15 +113,6 @@ def test_code_cells() -> None:
     ):
         made: Any = context(STREAM.plan, "seu", options)
         assert len(make_super_model(made).layers) == cells + 1
-
-
-@pytest.mark.parametrize(("lr_schedule", "rate"), [("constant", 0.025), ("cosine", 0.0125)])
-def test_lr_schedule(lr_schedule: str, rate: float) -> None:
-    """The last of two epochs has half the rate by cosine and all of it otherwise."""
-    for name in ("seu", "naive"):
-        options = {"genotype": "darts_v1"} if name == "seu" else {}
-        strategy = learn(STREAM, build(STREAM, name, lr_schedule=lr_schedule, **options), tasks=1)
-        assert strategy.optimizer.param_groups[0]["lr"] == pytest.approx(rate, abs=1e-17)
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -213,13 +157,6 @@ def test_warm_start(warm: bool) -> None:
         assert means and not any(bool(mean.any()) for mean in means)
 
 
-def test_old_unit_epochs() -> None:
-    """Old units start with so many epochs, the new one with none."""
-    assert [epochs.tolist() for epochs in creation_of(creator__old_unit_epochs=7).tables.epochs] == [[7, 0]] * 4
-    shared = creation_of(creator__old_unit_epochs=7, stem="shared").tables.epochs
-    assert [epochs.tolist() for epochs in shared] == [[7], [7, 0], [7, 0], [7, 0]]
-
-
 def test_tie_weight_decay() -> None:
     """Search and creation take the decay of training, unless they are given one."""
     for options, decay in (
@@ -234,12 +171,6 @@ def test_tie_weight_decay() -> None:
     assert tied.optimizer.param_groups[0]["weight_decay"] == 0.07
 
 
-def test_shared_stem() -> None:
-    """One stem serves all tasks."""
-    model = learn(STREAM, build(STREAM, "seu", stem="shared")).model
-    assert len(model.layers[0]) == 1 and model.unit_tasks[0] == [0]
-
-
 def test_fixed_genotype_skips_the_search() -> None:
     """With a published genotype there is no search stage, and every new unit has it."""
     seen: set[tuple[str, int]] = set()
@@ -250,29 +181,6 @@ def test_fixed_genotype_skips_the_search() -> None:
     assert seen == {("training", 0), ("creation", 1), ("training", 1)}
     found = {unit for layer in strategy.model.unit_genotypes for unit in layer}
     assert found == {strategy.genotype}
-
-
-def test_unsampled_parameters_drift_or_stay() -> None:
-    """Once used, parameters go on moving under `drift`; under `still` those that an epoch does not use keep still."""
-    moved = {}
-    for unsampled in ("still", "drift"):
-        stage = search_of(searcher__unsampled=unsampled)
-        stage.advance()
-        used = {name for name, p in stage.network.named_parameters() if p.grad is not None}
-        before = weights(stage.network)
-        first = [table.tolist() for table in stage.tables.epochs]
-        stage.advance()
-        again = [table.tolist() for table in stage.tables.epochs]
-        idle = []
-        for name in used:
-            if ".edges." in name:
-                _, cell, _, row, index, *_ = name.split(".")
-                place = int(row) + 14 * stage.network.cells[int(cell)].plan.reduction
-                if first[place][int(index)] == again[place][int(index)] == 1:
-                    idle.append(name)
-        assert idle
-        moved[unsampled] = [not torch.equal(stage.network.state_dict()[name], before[name]) for name in idle]
-    assert not any(moved["still"]) and all(moved["drift"])
 
 
 def test_ties() -> None:
@@ -317,15 +225,140 @@ def test_restore() -> None:
     assert not same(found["last"], found["best_valid"])
 
 
-@pytest.mark.parametrize(("width", "channels"), [(1.0, 4), (0.5, 2), (0.7, 3), (0.01, 1), (2.5, 10)])
-def test_width(width: float, channels: int) -> None:
-    """A factor of the protocol's channels, which are rounded, and one at least."""
-    given = context(STREAM.plan, "seu", {"width": width})
-    assert given.protocol.model.channels == 4 and make_super_model(given).channels == channels
+DARTS, MIXTURE, POOLS = genotype(), genotype("mdenas_mixture"), uniform_genotype("max_pool_3x3")
 
 
-def test_width_and_channels() -> None:
-    """Two answers to one question are refused; a width of 1 is none."""
-    assert make_super_model(context(STREAM.plan, "seu", {"width": 1.0, "channels": 3})).channels == 3
-    with pytest.raises(RequestError, match="leave out one of them"):
-        context(STREAM.plan, "seu", {"width": 0.5, "channels": 3})
+def images(count: int = 4, channels: int = 1) -> Tensor:
+    return torch.randn(count, channels, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def grown() -> SuperModel:
+    """Two tasks learned by name: the second took new units at layers 1 and 3, old ones elsewhere."""
+    model = super_model()
+    model.expand(DARTS, 0)
+    model.keep(0, [0, 0, 0, 0])
+    model.freeze()
+    model.expand(MIXTURE, 1)
+    model.keep(1, [0, 1, 0, 1])
+    model.freeze()
+    return model
+
+
+def test_expand_adds_one_unit_per_layer() -> None:
+    """Every layer gets one new, trainable unit, which remembers its task and its genotype."""
+    model = super_model()
+    model.expand(DARTS, 0)
+    assert model.candidates == [1, 1, 1, 1] and model.has_new == [True] * 4
+    model.keep(0, [0, 0, 0, 0])
+    assert model.has_new == [True] * 4
+    model.freeze()
+    assert model.has_new == [False] * 4
+    model.expand(MIXTURE, 1)
+    assert model.candidates == [2, 2, 2, 2] and model.has_new == [True] * 4
+    assert model.unit_tasks == [[0, 1]] * 4
+    assert model.unit_genotypes == [[DARTS, MIXTURE]] * 4
+    assert [layer[1].edges for layer in model.layers[1:]] == [MIXTURE.normal, MIXTURE.reduction, MIXTURE.reduction]
+
+
+def test_keep_deletes_what_was_not_chosen() -> None:
+    """New units off the path go; every other unit keeps its index and its weights."""
+    model = super_model()
+    model.expand(DARTS, 0)
+    model.keep(0, [0, 0, 0, 0])
+    model.freeze()
+    model.expand(MIXTURE, 1)
+    units = [list(layer) for layer in model.layers]
+    model.keep(1, [0, 1, 0, 1])
+    assert model.candidates == [1, 2, 1, 2]
+    assert model.unit_tasks == [[0], [0, 1], [0], [0, 1]]
+    assert model.unit_genotypes == [[DARTS], [DARTS, MIXTURE], [DARTS], [DARTS, MIXTURE]]
+    for layer, before in zip(model.layers, units, strict=True):
+        assert list(layer) == before[: len(layer)]
+    assert model.paths == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
+    assert model.has_new == [False, True, False, True]
+
+
+@pytest.mark.parametrize("path", [[0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 2], [0, -1, 0, 0], []])
+def test_paths_must_fit(path: list[int]) -> None:
+    """A path of the wrong length or to a unit that is not there is refused and changes nothing."""
+    model = grown()
+    with pytest.raises(ValueError, match="does not fit layers"):
+        model.set_path(1, path)
+    with pytest.raises(ValueError, match="does not fit layers"):
+        model.keep(1, path)
+    assert model.paths[1] == (0, 1, 0, 1) and model.candidates == [1, 2, 1, 2]
+
+
+def test_forward_is_the_units_on_the_path() -> None:
+    """Stem, cells fed by the two layers before, mean over the image, the task's head."""
+    model = grown().eval()
+    x = images()
+    for task in (0, 1):
+        units = [layer[index] for layer, index in zip(model.layers, model.paths[task], strict=True)]
+        with torch.no_grad():
+            stem = units[0](x.contiguous(memory_format=torch.channels_last))
+            first = units[1](stem, stem)
+            second = units[2](stem, first)
+            third = units[3](first, second)
+            head = model.heads[task]
+            expected = functional.linear(third.mean(dim=(2, 3)), head.weight, head.bias)
+            assert torch.equal(model.forward_single_task(x, task), expected)
+    assert model(x, 0).shape == (4, 2) and model(x, 1).shape == (4, 3)
+
+
+def test_freeze_and_what_trains() -> None:
+    """New units on the path and the task's head train; frozen units and other heads do not."""
+    model = grown()
+    model.expand(POOLS, 2)
+    model.set_path(2, [1, 0, 0, 2])
+    expected = {id(p) for layer, index in ((0, 1), (3, 2)) for p in model.layers[layer][index].parameters()}
+    expected |= {id(p) for p in model.heads[2].parameters()}
+    assert {id(p) for p in model.trainable_module(2).parameters()} == expected
+    assert all(p.requires_grad for p in model.trainable_module(2).parameters())
+    everything_new = {id(p) for layer in model.layers for p in layer[-1].parameters()}
+    everything_new |= {id(p) for p in model.heads[2].parameters()}
+    assert {id(p) for p in model.new_units(2).parameters()} == everything_new
+    model.train()(images(), 2).square().sum().backward()
+    touched = {id(p) for p in model.parameters() if p.grad is not None}
+    assert touched == expected
+    frozen = [unit for layer in model.layers for unit in layer if unit.frozen]
+    assert len(frozen) == 6 and not any(module.training for unit in frozen for module in unit.modules())
+
+
+def test_renew() -> None:
+    """New units on the path get fresh weights of the same genotype; frozen units and others keep theirs."""
+    model = grown()
+    model.expand(POOLS, 2)
+    model.keep(2, [1, 0, 0, 2])
+    before = weights(model)
+    torch.manual_seed(7)
+    model.renew(2)
+    after = weights(model)
+    assert before.keys() == after.keys()
+    renewed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {tuple(name.split(".")[1:3]) for name in renewed} == {("0", "1"), ("3", "2")}
+    assert model.layers[3][2].edges == POOLS.reduction and model.unit_tasks[3] == [0, 1, 2]
+    torch.manual_seed(7)
+    model.renew(2)
+    assert same(weights(model), after)
+    assert model.has_new == [True, False, False, True]
+
+
+def test_grows_to_an_architecture() -> None:
+    """A new super model gets units, paths and frozen units; with the weights it computes the same."""
+    model = grown()
+    model.expand(DARTS, 2)
+    again = super_model()
+    again.load_architecture(json.loads(json.dumps(model.architecture())))
+    again.load_state_dict(model.state_dict())
+    assert again.architecture() == model.architecture()
+    assert again.unit(1, 1).frozen and not again.unit(1, 2).frozen
+    frozen = [name for name, weight in again.named_parameters() if not weight.requires_grad]
+    assert frozen == [name for name, weight in model.named_parameters() if not weight.requires_grad] != []
+    x = torch.randn(3, 1, 8, 8)
+    for task in (0, 1):
+        assert torch.equal(again.eval().forward_single_task(x, task), model.eval().forward_single_task(x, task))
+    with pytest.raises(ValueError, match="empty"):
+        again.load_architecture(model.architecture())
+    with pytest.raises(ValueError, match="layers"):
+        super_model(cells=4).load_architecture(model.architecture())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,7 @@ import torch
 from support.commands import Command, folder_of_run
 from support.tiny import (
     all_threads,
-    build,
-    class_stream,
     genotype,
-    learn,
-    logits_of,
     one_thread,
     same,
     super_model,
@@ -26,23 +21,23 @@ from support.tiny import (
 )
 from torch import Tensor, nn
 
-from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
-from seu_bench.engine.resolve import resolve
 from seu_bench.engine.saved_model import load_model, onnx_bytes
 from seu_bench.engine.verification import verify
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
-from seu_bench.training.interfaces import StageCost
-from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench.testing import Trial
+from seu_bench.testing.sizes import check_sizes
+from seu_bench.training.stage import TaskData
 from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.estimating import StatisticsStage
+from seu_bench_seu.statistics import UnitNorms, UnitStatistics
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
 
 CPU = torch.device("cpu")
-SHARED = {"genotype": "darts_v1", "stem": "shared"}
 
 
 def grown(path: tuple[int, ...] = (0, 1, 0, 1)) -> SuperModel:
@@ -124,23 +119,6 @@ def test_batches_weigh_the_same(count: int, sizes: list[int]) -> None:
     assert int(own["norm__num_batches_tracked"]) == len(sizes)
 
 
-def test_nothing_else_changes() -> None:
-    """Weights, statistics, modes and momenta of all units are as before, and the first task's logits."""
-    model = grown()
-    before, x = weights(model), images(5).store
-    with torch.no_grad():
-        logits = model.eval()(x, 0)
-    found = stage(model, 20, 8).run()
-    model.statistics.add(1, found)
-    now = weights(model)
-    assert same({name: now[name] for name in before}, before)
-    assert {name.split(".")[0] for name in now.keys() - before.keys()} == {"statistics"}
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert not any(norm.training for norm in norms) and {norm.momentum for norm in norms} == {0.1}
-    with torch.no_grad():
-        assert torch.equal(model(x, 0), logits)
-
-
 def test_whose_statistics_are_used() -> None:
     """The task's own on its path, in training too; elsewhere those of the units."""
     model = grown()
@@ -164,15 +142,6 @@ def test_whose_statistics_are_used() -> None:
         assert same(weights(model.statistics), before) and not same(weights(model.unit(1, 1)), moving)
 
 
-def test_path_that_reuses_nothing() -> None:
-    """No epoch, no image, no statistics."""
-    model = grown((1, 1, 1, 1))
-    empty = stage(model, 20, 8)
-    model.statistics.add(1, empty.run())
-    assert (empty.epochs, empty.image_passes, model.statistics.architecture()) == (0, 0, {})
-    assert "statistics" not in model.architecture()
-
-
 def test_frozen_state_has_the_statistics() -> None:
     """A creator that changed an earlier task's would be caught."""
     model = grown()
@@ -185,81 +154,7 @@ def test_frozen_state_has_the_statistics() -> None:
     assert (model.frozen_fault(before) or "").startswith(fault)
 
 
-def test_grows_to_an_architecture() -> None:
-    """A new model gets the same statistics and computes the same; parameters are counted as without them."""
-    model = grown()
-    before = sum(weight.numel() for weight in model.parameters())
-    model.statistics.add(1, stage(model, 20, 20).run())
-    model.freeze()
-    assert sum(weight.numel() for weight in model.parameters()) == before
-    architecture = json.loads(json.dumps(model.architecture()))
-    assert architecture["statistics"] == {"1": [0, 2]}
-    again = super_model()
-    again.load_architecture(architecture)
-    again.double().load_state_dict(model.state_dict())
-    assert again.architecture() == model.architecture()
-    x = images(5).store
-    with torch.no_grad():
-        assert torch.equal(again.eval()(x, 1), model.eval()(x, 1))
-    assert list(model.task_module(1))[4:6] == list(model.statistics.of(1).values())
-
-
 # --- a whole stream -------------------------------------------------------------------------------------------------
-
-STREAM = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=24)
-
-
-def stages_of(**options: Any) -> tuple[Any, dict[tuple[str, int], int]]:
-    """A strategy that has learned the stream, and the image passes of its stages."""
-    seen: list[StageProgress] = []
-    strategy = learn(STREAM, build(STREAM, "seu", on_progress=seen.append, **options))
-    return strategy, {(report.stage, report.task): report.image_passes for report in seen if report.done}
-
-
-def costs_of(creator: str = "mdl", **options: Any) -> tuple[StageCost, ...]:
-    """Images that the stages were told to pass."""
-    given = {"epochs": 2, **({"creator.epochs": 2} if creator == "mdl" else {}), **options}
-    made = resolve(Registry(), Request(protocol="smoke", creator=creator, options=given)).context(STREAM.plan)
-    cost = Registry().strategies.find("seu").factory.cost(made)
-    return tuple(stage for stage in cost.stages if stage.name != "evaluation")
-
-
-@pytest.mark.long
-def test_frozen_is_the_default() -> None:
-    """No stage, no statistics; the same by name."""
-    strategy, found = stages_of(**SHARED)
-    assert {name for name, _ in found} == {"creation", "training"}
-    assert "statistics" not in strategy.model.architecture()
-    named, _ = stages_of(**SHARED, statistics="frozen")
-    assert same(weights(named.model), weights(strategy.model))
-    assert not any(name.startswith("statistics") for name in weights(named.model))
-
-
-def test_earlier_tasks_keep_their_bits() -> None:
-    """Logits of every task are the same as long as the stream goes on, and the reused stem has three statistics."""
-    strategy = build(STREAM, "seu", **SHARED, statistics="per_task")
-    scenario, logits = STREAM.avalanche(), []
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        logits.append(logits_of(strategy.model, STREAM, task))
-        assert all(torch.equal(logits_of(strategy.model, STREAM, earlier), logits[earlier]) for earlier in range(task))
-    model = strategy.model
-    means = [model.unit(0, 0).norm.running_mean, *(model.statistics.of(task)[0].norm__running_mean for task in (1, 2))]
-    assert not any(torch.allclose(means[one], means[other]) for one, other in ((0, 1), (0, 2), (1, 2)))
-    for task in (1, 2):
-        assert list(model.statistics.of(task)) == [
-            layer for layer, index in enumerate(model.paths[task]) if model.unit_tasks[layer][index] != task
-        ]
-
-
-def test_passes_of_a_whole_run() -> None:
-    """Estimates of ``cost`` for each stage are its passes: each training image once, from the second task on."""
-    _, found = stages_of(**SHARED, statistics="per_task")
-    told = costs_of(**SHARED, statistics="per_task")
-    assert found == {(stage.name, stage.task): stage.image_passes for stage in told}
-    own = {(stage.task, stage.train, stage.evaluate) for stage in told if stage.name == "statistics"}
-    assert own == {(task, 0, len(STREAM.tasks[task].train)) for task in (1, 2)}
-    assert not any(stage.name == "statistics" for stage in costs_of(**SHARED))
 
 
 @pytest.fixture(scope="module")
@@ -298,17 +193,131 @@ def test_record_file_and_export(command: Command, made: Callable[..., Path]) -> 
     assert norm.running_mean.numpy().tobytes() not in content
 
 
+#: Stem and third cell are reused, the cells between and behind are new.
+PATH = (0, 1, 0, 1)
+
+
+def grown_norms() -> SuperModel:
+    """Two tasks in double precision, the second with BatchNorms of its own; no BatchNorm is as it was made."""
+    model = super_model().double()
+    model.expand(genotype(), 0)
+    model.keep(0, (0, 0, 0, 0))
+    model.freeze()
+    model.expand(uniform_genotype("sep_conv_3x3"), 1)
+    model.keep(1, PATH)
+    model.double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                assert tensor is not None
+                nn.init.uniform_(tensor, 0.5, 1.5)
+    model.adapt(1)
+    return model
+
+
+def images_norms(count: int = 9) -> torch.Tensor:
+    return torch.randn(count, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_begin_as_those_of_the_units() -> None:
+    """Before training the task is computed as if it had none, bit by bit."""
+    model, x = grown_norms(), images_norms()
+    with torch.no_grad():
+        model.eval()
+        assert torch.equal(model.features(x, PATH, 1), model.features(x, PATH))
+    assert list(model.statistics.training_layers(1)) == [0, 2]
+
+
+def test_training_normalises_by_the_batch() -> None:
+    """As the same network whose reused units are thawed, in output, gradients and running statistics; the units
+    themselves keep every bit."""
+    model, x = grown_norms(), images_norms()
+    plain = grown_norms()
+    for layer in (0, 2):
+        unit = plain.unit(layer, 0)
+        unit.frozen = False
+        for norm in unit.modules():
+            if isinstance(norm, nn.BatchNorm2d):
+                norm.requires_grad_(True)
+    del plain.statistics.tasks["1"]
+    before = weights(model.unit(0, 0)) | weights(model.unit(2, 0))
+    outputs = [each.train().forward_single_task(x, 1) for each in (model, plain)]
+    torch.testing.assert_close(*outputs, rtol=1e-12, atol=1e-12)
+    for output in outputs:
+        output.square().sum().backward()
+    assert same(weights(model.unit(0, 0)) | weights(model.unit(2, 0)), before)
+    for layer, own in model.statistics.training_layers(1).items():
+        unit = plain.unit(layer, 0)
+        for name, buffer in own.named_buffers():
+            torch.testing.assert_close(buffer, unit.get_buffer(name.replace("__", ".")), rtol=1e-12, atol=1e-12)
+        for name, parameter in own.named_parameters():
+            expected = unit.get_parameter(name.replace("__", "."))
+            torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-9, atol=1e-12)
+    assert all(weight.grad is None for layer in (0, 2) for weight in model.unit(layer, 0).parameters())
+    assert not any(module.training for layer in (0, 2) for module in model.unit(layer, 0).modules())
+
+
+def test_what_trains_and_what_is_counted() -> None:
+    """New units, the task's norms and head train; the task's path has its norms in place of the units'."""
+    model = grown_norms()
+    own = model.statistics.of(1)
+    trained = {*model.trainable_module(1).parameters()}
+    parts = [model.unit(1, 1), model.unit(3, 1), *own.values(), model.heads[1]]
+    assert trained == {weight for part in parts for weight in part.parameters()}
+    path = [model.unit(layer, index) for layer, index in enumerate(PATH)]
+    # As many as without: each replaced weight counts once, as the task's.
+    assert count_parameters(model.task_module(1)) == count_parameters(*path, model.heads[1])
+    norms = [norm for unit in (path[0], path[2]) for norm in unit.modules() if isinstance(norm, nn.BatchNorm2d)]
+    assert count_parameters(*own.values()) == sum(2 * norm.num_features for norm in norms)
+    model.freeze()
+    model.train()
+    assert not model.statistics.training_layers(1) and not any(norms.training for norms in own.values())
+    assert not any(weight.requires_grad for norms in own.values() for weight in norms.parameters())
+
+
+# --- a whole stream -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])
+def test_sizes_are_within_the_forecast(stem: str) -> None:
+    """A task has norms of its own for what it reuses: for a shared stem at least, for its whole path at most."""
+    options = {"genotype": "darts_v1", "adaptation": "norms", "stem": stem}
+    learner = Trial("seu", options, creator="all_new").learner("tiny_three").learn_all()
+    check_sizes(learner, 2)
+    assert tuple(learner.sizes.memory_bytes) == learner.cost.memory_bytes
+    assert tuple(learner.sizes.params_total) == learner.cost.params_total
+
+    reusing = Trial("seu", options).learner("tiny_three")
+    reusing.learn(0)
+    model = reusing.model
+    model.statistics.add(1, {layer: UnitNorms(model.unit(layer, 0)) for layer in range(len(model.layers))})
+    assert state_bytes(model) == reusing.cost.memory_bytes_min[1]
+    assert count_parameters(model) == reusing.cost.params_total_min[1]
+
+
 @pytest.mark.long
-def test_record_where_all_is_new(made: Callable[..., Path]) -> None:
-    """The stage is there with nothing done; ``cost`` told what it may take at most."""
-    record = read_record(made("--creator", "all_new"))
-    (own,) = [stage for stage in record.stages if stage.name == "statistics"]
-    assert (own.task, own.epochs, own.image_passes) == (1, 0, 0)
-    told = costs_of("all_new", genotype="darts_v1", statistics="per_task")
-    assert [stage.task for stage in told if stage.name == "statistics"] == [1, 2]
+def test_record_and_file(command: Command, tmp_path: Path) -> None:
+    """A run forgets nothing, and its weights come back and verify."""
+    small = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
+    seu = ("-o", "channels=2", "-o", "genotype=darts_v1", "-o", "stem=shared", "-o", "adaptation=norms")
+    asked = ("--strategy", "seu", "--creator", "frugal", *small, *seu, "--device", "cpu")
+    folder = folder_of_run(command, *asked, "--results", tmp_path)
+    record = read_record(folder)
+    assert record.metrics["forgetting"] == 0 and record.options["adaptation"] == "norms"
+    assert verify(Registry(), str(folder), device="cpu").passed
 
 
-def test_option_that_does_not_fit(command: Command) -> None:
-    """Another word is refused."""
-    answer = command("cost", "--strategy", "seu", "-o", "statistics=fresh")
-    assert answer.status == 2 and "statistics" in answer.err
+@pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])
+def test_statistics_of_tasks_count(stem: str) -> None:
+    """A task has statistics of its own for what it reuses: for a shared stem at least, for its whole path at most."""
+    options = {"genotype": "darts_v1", "statistics": "per_task", "stem": stem}
+    learner = Trial("seu", options, creator="all_new").learner("tiny_three").learn_all()
+    check_sizes(learner, 2)
+    assert tuple(learner.sizes.memory_bytes) == learner.cost.memory_bytes
+
+    reusing = Trial("seu", options).learner("tiny_three")
+    reusing.learn(0)
+    model = reusing.model
+    own = {layer: UnitStatistics(model.unit(layer, 0)) for layer in range(len(model.layers))}
+    model.statistics.add(1, own)
+    assert state_bytes(model) == reusing.cost.memory_bytes_min[1]

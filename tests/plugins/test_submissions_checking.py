@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seu_bench.errors import ResultsError, SpecError
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.record import record_digest
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench_submissions.checking import check_submissions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import copy
 import math
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.plugins.zero_cost import SHAPE, Outputs, batch, naswot_directly, synflow_directly
-from support.tiny import CPU, all_threads, class_stream, disturb, one_thread
+from support.tiny import CPU, all_threads, class_stream, one_thread, same, weights
 from torch import nn
 
 from seu_bench.config.protocol import SearchSchedule
@@ -18,7 +18,7 @@ from seu_bench.errors import RunError
 from seu_bench_kit.cells import GenotypeNetwork
 from seu_bench_kit.components import SearchTask
 from seu_bench_kit.sampling import genotype_network
-from seu_bench_kit.search_space import Genotype, SearchSpace, uniform_genotype
+from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
 from seu_bench_zero_cost.scores import naswot, synflow
 from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
@@ -115,17 +115,6 @@ def test_search_scores_each_and_takes_the_best(score: str) -> None:
     assert len(set(sums)) > 1
 
 
-@pytest.mark.parametrize("images", [2, 6, 17, 500])
-def test_the_batch(images: int) -> None:
-    """The batch is of different training images of the task, as many as asked for or as there are."""
-    stage = search(images=images)
-    rows = {tuple(image.flatten().tolist()) for image in IMAGES.gather(torch.arange(len(IMAGES)))[0]}
-    batch_rows = {tuple(image.flatten().tolist()) for image in stage.images}
-    assert len(rows) == len(IMAGES) == 17
-    assert len(stage.images) == len(batch_rows) == min(images, 17)
-    assert batch_rows <= rows
-
-
 @pytest.mark.parametrize("name", ["naswot", "synflow"])
 def test_a_score_that_is_nan_ends_the_search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NaN score is no score: the search stops and says which."""
@@ -133,20 +122,6 @@ def test_a_score_that_is_nan_ends_the_search(name: str, monkeypatch: pytest.Monk
     stage.advance()
     monkeypatch.setattr(searcher, name, lambda *_: math.nan)
     with pytest.raises(RunError, match=f"the score {name} of genotype 2 is NaN"):
-        stage.run()
-
-
-def test_weights_that_are_nan_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the network itself is lost the search stops too."""
-
-    def lost(*arguments: Any) -> GenotypeNetwork:
-        network = genotype_network(*arguments)
-        nn.init.constant_(network.head.weight, math.nan)
-        return network
-
-    stage = search(score="synflow")
-    monkeypatch.setattr(searcher, "genotype_network", lost)
-    with pytest.raises(RunError, match="the score synflow of genotype 1 is NaN"):
         stage.run()
 
 
@@ -166,66 +141,102 @@ def test_passes(score: str, images: int) -> None:
     assert stage.image_passes == train + evaluate
 
 
-def ending(stage: ZeroCostSearch, result: Genotype) -> list[Any]:
-    state = stage.state_dict()
-    own = state["own"]
-    counts = [state["epoch"], state["image_passes"], state["report"]]
-    return [result.to_dict(), own["genotypes"], own["scores"], own["images"].tolist(), counts]
+def sequential(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers = [nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 3))
 
 
-@pytest.mark.parametrize(
-    "score", [*(pytest.param(name, marks=pytest.mark.long) for name in ("naswot", "synflow")), "both"]
-)
-@pytest.mark.parametrize("epochs", [0, 2, 5])
-def test_resumes_bit_by_bit(epochs: int, score: str) -> None:
-    """A new stage that loads the state after k genotypes ends as the uninterrupted one does."""
-    whole = search(score=score)
-    expected = ending(whole, whole.run())
-    first = search(score=score)
-    for _ in range(epochs):
-        first.advance()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second = search(seed=4, score=score)
-    disturb()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert ending(second, second.run()) == expected
+def unit_network(name: str, seed: int = 0) -> GenotypeNetwork:
+    torch.manual_seed(seed)
+    return GenotypeNetwork(GENOTYPES[name], 1, 3, 3, 2, SearchSpace())
 
 
-def test_depends_on_the_seed_alone() -> None:
-    """Draws of others change nothing; another seed draws other genotypes and another batch."""
-    quiet = search()
-    expected = ending(quiet, quiet.run())
-    disturb()
-    stage = search()
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert ending(stage, stage.run()) == expected
-    other = search(seed=4)
-    mixed = ending(other, other.run())
-    assert all(one != another for one, another in zip(mixed[1:4], expected[1:4], strict=True))
+# --- NASWOT -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("space", [SearchSpace("all14", 1), SearchSpace(cell_types=1)])
-def test_other_spaces(space: SearchSpace) -> None:
-    """The result is of the space that was asked for."""
-    assert space.fault(search(space=space, candidates=3).run()) is None
+@pytest.mark.parametrize("count", [2, 4])
+def test_naswot_of_a_sequential(count: int) -> None:
+    """The score of a plain network, its ReLUs' outputs collected layer by layer."""
+    network = sequential()
+    images = batch(count)
+    outputs, x = [], images
+    for layer in copy.deepcopy(network):
+        x = layer(x)
+        if isinstance(layer, nn.ReLU):
+            outputs.append(x)
+    assert len(outputs) == 2
+    expected = naswot_directly(outputs)
+    assert math.isfinite(expected)
+    assert naswot(network, images) == pytest.approx(expected, rel=1e-12)
 
 
-def test_sizes_are_options() -> None:
-    """Cells and channels of the networks that are scored replace the protocol's."""
-    assert search(cells=4, channels=3).schedule == SCHEDULE.model_copy(update={"cells": 4, "channels": 3})
-    small, large = search(candidates=2, score="synflow"), search(candidates=2, score="synflow", channels=4)
-    small.run()
-    large.run()
-    assert small.genotypes[0] == large.genotypes[0] and small.scores != large.scores
+@pytest.mark.parametrize("name", ["darts_v2", "mdenas_mixture"])
+def test_naswot_of_a_unit_network(name: str) -> None:
+    """The score of a genotype's network counts every ReLU that is computed: preprocessing, operations, reductions."""
+    network = unit_network(name)
+    images = batch()
+    with Outputs() as seen, torch.no_grad():
+        copy.deepcopy(network)(images)
+    relus = [module for module in network.modules() if isinstance(module, nn.ReLU)]
+    assert len(seen.kept) == len(relus) > 10
+    expected = naswot_directly(seen.kept)
+    assert naswot(network, images) == pytest.approx(expected, rel=1e-12)
+    # One layer less, and the score is another: the comparison would notice.
+    assert naswot_directly(seen.kept[1:]) != pytest.approx(expected, rel=1e-6)
 
 
-def test_nothing_but_none() -> None:
-    """The emptiest genotype of all is scored too, by its preprocessing and its head."""
-    network = GenotypeNetwork(uniform_genotype("none", "all14"), 1, 3, 3, 2, SearchSpace("all14"))
-    assert math.isfinite(synflow(network, SHAPE))
-    assert math.isfinite(naswot(network, batch()))
+@pytest.mark.parametrize("count", [2, 4, 8, 16, 33, 64])
+def test_naswot_of_equal_codes(count: int) -> None:
+    """Two images with one code make the determinant zero, whatever rounding makes of it."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 300), nn.ReLU())
+        images = batch(count, seed=seed)
+        if count > 2:
+            assert math.isfinite(naswot(network, images))
+        one, other = torch.randperm(count)[:2].tolist()
+        images[one] = images[other]
+        assert naswot(network, images) == -math.inf
+
+
+# --- SynFlow ----------------------------------------------------------------------------------------------------------
+
+
+def test_synflow_of_a_sequential() -> None:
+    """The score of a plain network, biases and norms among its parameters."""
+    network = sequential()
+    assert synflow(network, SHAPE) == pytest.approx(synflow_directly(network), rel=1e-12)
+
+
+def test_synflow_by_hand() -> None:
+    """Two weights in a row: the output is |2| |-3| 1, and each weight's share is the whole of it."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    for layer, value in ((network[1], 2.0), (network[2], -3.0)):
+        nn.init.constant_(layer.weight, value)
+    assert synflow(network, (1, 1, 1)) == pytest.approx(math.log(6 + 6), rel=1e-15)
+
+
+def test_synflow_of_large_numbers() -> None:
+    """Scores beyond single precision stay finite."""
+    layers = [nn.Linear(8, 8, bias=False) for _ in range(10)]
+    for layer in layers:
+        nn.init.constant_(layer.weight, 1e5)
+    # Each layer multiplies by 8e5, the first adds up 8 ones, the sum has 8 outputs; every layer has the same share.
+    expected = math.log(10) + 10 * math.log(8e5) + math.log(8)
+    assert expected > math.log(torch.finfo(torch.float32).max)
+    assert synflow(nn.Sequential(nn.Flatten(), *layers), (8, 1, 1)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_synflow_changes_nothing(training: bool) -> None:
+    """The network is bit by bit what it was: weights, statistics, types, mode, gradients."""
+    network = unit_network("mdenas_pmnist").train(training)
+    before = weights(network)
+    kept = [(parameter, parameter.data_ptr()) for parameter in network.parameters()]
+    first = synflow(network, SHAPE)
+    assert same(weights(network), before)
+    assert all(parameter.data_ptr() == place and parameter.requires_grad for parameter, place in kept)
+    assert all(parameter.grad is None and parameter.dtype == torch.float32 for parameter in network.parameters())
+    assert all(module.training == training for module in network.modules())
+    assert synflow(network, SHAPE) == first

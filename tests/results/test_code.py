@@ -10,8 +10,7 @@ from support.board_records import Put, leaderboards, writer
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.code import differing_code, refuse_other_code
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
-from seu_bench.results.over_seeds import compare_over_seeds
+from seu_bench.results.comparison import compare_over_benchmarks, compare_over_seeds
 from seu_bench.results.record_parts import CodeRecord
 
 OLD, NEW, UNKNOWN = (

@@ -14,7 +14,7 @@ from support.shown import ODD, a_record, rendered
 from seu_bench.cli.compare import comparison_tables
 from seu_bench.errors import RequestError
 from seu_bench.metrics import forgetting
-from seu_bench.results.comparison import MEASURES, compare
+from seu_bench.results.comparison import compare
 from seu_bench.results.record import Record, StageRecord
 from seu_bench.results.record_files import read_records
 from seu_bench.results.record_parts import Environment
@@ -45,17 +45,16 @@ class TestValues:
         other = a_run(run_id="other", accuracy_matrix=((0.7, None), (0.7, 0.9)), params_total=(100, 100))
         other = other.model_copy(update={"memory_bytes": ()})  # of an older version
         found = compare(a_run(), other)
-        assert [(task.task, task.name) for task in found.tasks] == [(1, "one"), (0, "zero")]
+        assert [(task["task"], task["name"]) for task in found.tasks] == [(1, "one"), (0, "zero")]
         assert found.same_order
-        first, last = (task.values for task in found.tasks)
-        assert list(first) == list(MEASURES)
-        assert (first["final"], first["learned"]) == ((0.6, 0.7), (0.9, 0.7))
-        assert first["forgetting"] == (pytest.approx(0.3), 0.0)
-        assert (first["parameters"], first["seconds"]) == ((100, 100), (10.0, 10.0))
-        assert (last["final"], last["forgetting"]) == ((0.8, 0.9), (None, None))
-        assert (last["parameters"], last["seconds"]) == ((150, 100), (25.0, 25.0))
-        assert (first["memory"], last["memory"]) == ((400, None), (900, None))
-        assert found.metrics["acc"] == (pytest.approx(0.7), pytest.approx(0.8))
+        first, last = (task for task in found.tasks)
+        assert (first["final"][:2], first["learned"][:2]) == ((0.6, 0.7), (0.9, 0.7))
+        assert first["forgetting"][:2] == (pytest.approx(0.3), 0.0)
+        assert (first["parameters"][:2], first["seconds"][:2]) == ((100, 100), (10.0, 10.0))
+        assert (last["final"][:2], last["forgetting"][:2]) == ((0.8, 0.9), (None, None))
+        assert (last["parameters"][:2], last["seconds"][:2]) == ((150, 100), (25.0, 25.0))
+        assert (first["memory"][:2], last["memory"][:2]) == ((400, None), (900, None))
+        assert found.metrics["acc"][:2] == (pytest.approx(0.7), pytest.approx(0.8))
         assert "fwt" not in found.metrics
         assert found.settings == {}
 
@@ -63,10 +62,10 @@ class TestValues:
         other = a_run(seed=8, task_order=(0, 1), task_names=("zero", "one"), accuracy_matrix=((0.5, None), (0.4, 1.0)))
         found = compare(a_run(), other)
         assert not found.same_order
-        by_task = {task.task: task.values for task in found.tasks}
-        assert by_task[0]["final"] == (0.8, 0.4) and by_task[0]["learned"] == (0.8, 0.5)
-        assert by_task[1]["final"] == (0.6, 1.0) and by_task[1]["seconds"] == (10.0, 25.0)
-        assert by_task[0]["forgetting"] == (None, pytest.approx(0.1))
+        by_task = {task["task"]: task for task in found.tasks}
+        assert by_task[0]["final"][:2] == (0.8, 0.4) and by_task[0]["learned"][:2] == (0.8, 0.5)
+        assert by_task[1]["final"][:2] == (0.6, 1.0) and by_task[1]["seconds"][:2] == (10.0, 25.0)
+        assert by_task[0]["forgetting"][:2] == (None, pytest.approx(0.1))
         assert {"seed", "task_order"} == set(found.settings)
         assert "another order" in rendered(comparison_tables(found))
 
@@ -74,10 +73,10 @@ class TestValues:
         """A run that was stopped, and one that is evaluated once, as joint is."""
         stopped = a_run(status="interrupted", accuracy_matrix=((0.9, None),), params_total=(100,))
         joint = a_run(accuracy_matrix=((None, None), (0.9, math.inf)), params_total=(70,), metrics={"acc": math.inf})
-        first, last = (task.values for task in compare(stopped, joint).tasks)
-        assert (first["final"], first["learned"]) == ((None, 0.9), (0.9, None))
-        assert (last["final"], last["learned"]) == ((None, None), (None, None))
-        assert (first["parameters"], last["parameters"]) == ((100, None), (None, 70))
+        first, last = (task for task in compare(stopped, joint).tasks)
+        assert (first["final"][:2], first["learned"][:2]) == ((None, 0.9), (0.9, None))
+        assert (last["final"][:2], last["learned"][:2]) == ((None, None), (None, None))
+        assert (first["parameters"][:2], last["parameters"][:2]) == ((100, None), (None, 70))
         assert compare(stopped, joint).metrics.keys() == {
             key for key, value in stopped.metrics.items() if value is not None
         }
@@ -118,8 +117,8 @@ class TestRefused:
             ({"benchmark_version": 2}, "benchmark version 1 and 2"),
             ({"protocol": "paper"}, "protocol 'quick' and 'paper'"),
             ({"data_fingerprint": "cd" * 32}, "data fingerprint"),
-            ({"synthetic": True}, "synthetic data False and True"),
-            ({"limit": 10}, "limit of images None and 10"),
+            ({"synthetic": True}, "synthetic False and True"),
+            ({"limit": 10}, "limit None and 10"),
             ({"task_order": (0, 2)}, "tasks [0, 1] and [0, 2]"),
         ],
     )

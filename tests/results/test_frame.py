@@ -9,7 +9,7 @@ import pandas
 import pytest
 from support.records import a_record
 
-from seu_bench.results.frame import load_records
+from seu_bench.results.building import load_records
 from seu_bench.results.record import read_record, record_path, write_record
 from seu_bench.results.record_metrics import compute_metrics
 from seu_bench.results.record_parts import Environment

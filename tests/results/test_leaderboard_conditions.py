@@ -10,9 +10,8 @@ import pytest
 from support.board_records import Put, leaderboards, writer
 from support.commands import Command
 
-from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.formats import to_latex, to_markdown
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.report import Limits, write_report
 
 #: What the protocol says, of all strategies and of one.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.board_records import ODD, Put, leaderboards, writer
 
-from seu_bench.results.leaderboard.latex import plain_table, to_latex, usual_columns
+from seu_bench.results.formats import plain_table, to_latex
 from seu_bench.utils.text import escape_latex
 
 #: Everything that means something to LaTeX, accents that it knows and letters that it does not.
@@ -44,48 +44,6 @@ def parsed(latex: str) -> list[list[str]]:
     lines = [line.strip() for line in body.splitlines() if not line.strip().startswith(r"\toprule")]
     rows = [line.removesuffix(r"\\") for line in lines if line.endswith(r"\\")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)&", row)] for row in rows]
-
-
-def test_marks_are_bold_underlined_and_explained(tmp_path: Path, put: Put) -> None:
-    for seed, noise in enumerate((0.0, 0.02, -0.01, 0.01)):
-        put(seed, 0.8 + noise, strategy="best", parameters=1_234_567_000)
-        put(seed, 0.79 - noise, strategy="near")
-        put(seed, 0.3 + noise, strategy="far")
-        put(seed, 0.9 + noise, strategy="joint")
-    (board,) = leaderboards(tmp_path)
-    latex = to_latex(board)
-    headings, *rows = parsed(latex)
-    names = usual_columns(board)
-    assert names == ["acc", "forgetting", "memory_bytes", "train_flops"]
-    assert {len(row) for row in [headings, *rows]} == {2 + len(names)}
-    cells = {row[1]: row for row in rows}
-    assert cells["best"][2] == r"$\mathbf{80.50} \pm 1.29$"
-    assert cells["near"][2] == r"$\underline{78.50} \pm 1.29$"
-    assert cells["far"][2] == r"$30.50 \pm 1.29$"
-    assert cells["joint"][0] == r"$\circ$" and cells["joint"][2] == r"$90.50 \pm 1.29$"
-    assert cells["best"][4] == r"$6{,}172.835 \pm 0.000$"
-    assert latex.index(r"\midrule", latex.index("far")) < latex.index("joint")
-    assert "over 4 seeds" in latex and "Bold: the highest mean" in latex
-    assert "Underlined: not significantly" in latex and "fewer than" not in latex and "dagger" not in latex
-
-
-def test_columns_seeds_and_what_was_not_measured(tmp_path: Path, put: Put) -> None:
-    put(0, 0.5)
-    put(1, 0.6)
-    put(0, 0.4, strategy="other", metrics={"acc": 0.4, "forgetting": None})
-    (board,) = leaderboards(tmp_path)
-    headings, first, second = parsed(to_latex(board, ["forgetting", "mixed_score"]))
-    assert headings == ["rank", "configuration", "seeds", r"\shortstack[r]{forgetting \\ (\%)}", "mixed score"]
-    assert (first[2], second[2]) == ("2", r"1$^{\ddagger}$")
-    assert second[3:] == ["--", "--"]
-    assert "--: not measured" in to_latex(board, ["forgetting"]) and "--:" not in to_latex(board, ["acc"])
-
-
-def test_a_board_without_rows(tmp_path: Path, put: Put) -> None:
-    put(0)
-    (board,) = leaderboards(tmp_path)
-    assert len(parsed(to_latex(board.narrowed([], "nothing keeps to it")))) == 1
-    assert "nothing keeps to it." in to_latex(board.narrowed([], "nothing keeps to it"))
 
 
 def test_hostile_names(tmp_path: Path, put: Put) -> None:

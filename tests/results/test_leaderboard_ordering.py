@@ -11,12 +11,9 @@ from support.board_records import Put, leaderboards, writer
 from support.commands import Command
 
 from seu_bench.errors import OptionError
-from seu_bench.metrics import mixed_score, points_for_size
-from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import cells, notes, to_markdown
-from seu_bench.results.leaderboard.ordering import not_dominated, size_axis
-from seu_bench.results.leaderboard.views import in_order_of, pareto_front, parse_metric
+from seu_bench.metrics import mixed_score
+from seu_bench.results.formats import notes, to_markdown
+from seu_bench.results.leaderboard import Leaderboard, in_order_of, not_dominated, pareto_front, parse_metric, size_axis
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ def test_by_accuracy_with_ranks_and_marks(tmp_path: Path, put: Put) -> None:
     (board,) = leaderboards(tmp_path)
     assert strategies(board) == ["large", "dominated_most", "as_middle", "middle", "small", "dominated_least"]
     assert [row.number for row in board.rows] == [1, 2, 3, 4, 5, 6]
-    assert [row[0] for row in cells(board)] == ["● 1", "2", "● 3", "● 3", "● 5", "6"]
+    assert [row[0] for row in board.cells()] == ["● 1", "2", "● 3", "● 3", "● 5", "6"]
     assert [row["rank"] for row in board.table()] == [1, 2, 3, 3, 5, 6]
     assert [row["on_front"] for row in board.table()] == [True, False, True, True, True, False]
     scores = [row.mean("mixed_score") or 0 for row in board.rows]
@@ -84,41 +81,11 @@ class TestCommonSeeds:
             "second": 6,
         }
 
-    def test_marks(self, board: Leaderboard) -> None:
-        """In every table, with what they mean."""
-        assert [row[2] for row in cells(board)] == ["1 ‡", "3 ‡", "6", "6", "3 ‡"]
-        assert "‡ lacks some of the seeds 0-5, which most rows have" in to_markdown(board)
-        assert r"3$^{\ddagger}$" in to_latex(board) and r"$^{\ddagger}$ lacks some of the seeds 0-{}5" in to_latex(
-            board
-        )
-        assert "‡ lacks some of the seeds" in board._repr_html_()
-
     def test_equal_seeds_have_none(self, tmp_path: Path, put: Put) -> None:
         put(0, 0.5)
         put(0, 0.4, strategy="other")
         (board,) = leaderboards(tmp_path)
         assert "‡" not in to_markdown(board) and [row.rank for row in board.rows] == [1, 2]
-
-
-def test_memory_counts_where_it_was_measured(tmp_path: Path, put: Put) -> None:
-    """A buffer of images is no parameter: by memory another row is on the front than by parameters."""
-    put(0, strategy="replay", metrics=sized(0.8, 10_000, 4_000_000))
-    put(0, strategy="network", metrics=sized(0.7, 20_000, 80_000))
-    (board,) = leaderboards(tmp_path)
-    assert (board.size, [row.on_front for row in board.rows]) == ("memory_bytes", [True, True])
-    assert "● on the front of accuracy against memory" in notes(board)[0] and "not measured" not in notes(board)[0]
-
-
-def test_parameters_stand_for_memory_in_old_records(tmp_path: Path, put: Put) -> None:
-    """One row without memory suffices: the others are compared with it by what all have."""
-    put(0, strategy="replay", metrics=sized(0.8, 10_000, 4_000_000))
-    put(0, strategy="old", metrics=sized(0.7, 20_000, None))
-    put(0, strategy="sizeless", metrics=sized(0.9, None, None))
-    (board,) = leaderboards(tmp_path)
-    assert board.size == "params_total"
-    assert strategies(board) == ["sizeless", "replay", "old"]
-    assert [row.on_front for row in board.rows] == [False, True, False]
-    assert "Memory was not measured for 2 rows: parameters stand for it" in to_markdown(board)
 
 
 def test_references_are_no_part_of_the_contest(tmp_path: Path, put: Put) -> None:
@@ -153,18 +120,6 @@ def test_front_by_brute_force(tmp_path: Path, put: Put, axes: tuple[str, ...]) -
     ]
     assert 0 < len(expected) < 40
     assert not_dominated(board.rows, axes) == expected
-
-
-def test_what_the_mixed_score_favours(tmp_path: Path, put: Put) -> None:
-    """The note's number is that of the first row: a model ten times as large with so much more has the same score."""
-    put(0, 0.6, parameters=100_000)
-    (board,) = leaderboards(tmp_path)
-    (note,) = (line for line in notes(board) if "mixed score favours" in line)
-    points = note.partition("must be ")[2].split()[0]
-    exact = points_for_size(60, 100_000)
-    assert "ten times the 100,000 parameters of the first row" in note and "its 60.0 %" in note
-    assert points == f"{exact:.1f}"
-    assert mixed_score(60 + exact, 1_000_000) == pytest.approx(mixed_score(60, 100_000))
 
 
 def test_numbers_too_large_to_count_with(tmp_path: Path, put: Put) -> None:

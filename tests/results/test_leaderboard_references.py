@@ -14,10 +14,9 @@ from support.shown import rendered
 
 import seu_bench
 from seu_bench.cli.tables import leaderboard_table
-from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.markdown import cells, to_markdown
-from seu_bench.results.leaderboard.views import in_order_of, pareto_front
+from seu_bench.results.building import make_leaderboards
+from seu_bench.results.formats import to_markdown
+from seu_bench.results.leaderboard import Leaderboard, in_order_of, pareto_front
 from seu_bench.results.reference_rows import REFERENCE_ROWS
 
 
@@ -71,7 +70,7 @@ def test_marks_and_lines(board: Leaderboard) -> None:
     assert "| joint" not in main and "| large" in main and "* " in main
     assert "| joint" in below and "| large" not in below and "\\*" not in below
     assert "knows all answers" in main and REFERENCE_ROWS["joint"] in main
-    shown = cells(board, ["acc"])
+    shown = board.cells(["acc"])
     assert [row[0] for row in shown] == ["● 1", "● 2", "○", "○", "○"]
     assert all(row[3][0].isdigit() for row in shown[2:])
     said = "○ references, which come last and are not ranked: oracle: knows all answers"
@@ -80,9 +79,9 @@ def test_marks_and_lines(board: Leaderboard) -> None:
 
 def test_no_number_of_rows_hides_them(board: Leaderboard) -> None:
     """With one row asked for they are still there, with their own marks."""
-    assert [row[1] for row in cells(board, ["acc"], 1)] == ["large", "oracle", "joint", "linear"]
-    assert [row[3][:2] for row in cells(board, ["acc"], 1)] == ["* ", "95", "91", "60"]
-    assert "4 of 5 rows; the leaderboard's files" in on_terminal(board, 1)
+    assert [row[1] for row in board.cells(["acc"], 1)] == ["large", "oracle", "joint", "linear"]
+    assert [row[3][:2] for row in board.cells(["acc"], 1)] == ["* ", "95", "91", "60"]
+    assert "1 of 2 learners; the leaderboard's files" in on_terminal(board, 1)
 
 
 def test_missing_ones_are_named_with_a_command(board: Leaderboard, put: Put, tmp_path: Path) -> None:

@@ -8,12 +8,10 @@ import pytest
 from support.board_records import Put, leaderboards, writer
 from support.commands import Command
 
-from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
-from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import cells, to_markdown
-from seu_bench.results.leaderboard.unranked import unranked_leaderboards
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
+from seu_bench.results.building import read_leaderboards, unranked_leaderboards
+from seu_bench.results.comparison import compare_over_benchmarks
+from seu_bench.results.formats import to_csv, to_latex, to_markdown
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record_files import read_records
 
 #: Fields of records that are never ranked.
@@ -73,7 +71,7 @@ def test_nothing_is_the_best(tmp_path: Path, put: Put) -> None:
     assert [row.number for row in board.rows] == [1, 2, 3]
     assert board.standings("acc") == [None] * 3 and not any(row.on_front for row in board.rows)
     assert board.missing is None
-    assert not any(mark in text for row in cells(board) for text in row for mark in "*≈?●")
+    assert not any(mark in text for row in board.cells() for text in row for mark in "*≈?●")
     latex = to_latex(board)
     assert "NOT RANKED" in latex and r"\mathbf" not in latex and "Bold" not in latex
     page = to_markdown(board)

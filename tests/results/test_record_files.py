@@ -14,7 +14,7 @@ from support.records import a_record
 
 import seu_bench
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.leaderboard.building import make_leaderboards
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.record import Record, read_record, record_path, write_record
 from seu_bench.results.record_files import find_record, find_run, pack_records, read_records, unpack_records
 

@@ -12,7 +12,7 @@ import pytest
 from support.commands import FEW_IMAGES, Command, Install, folder_of_run
 
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.metric import Metric, as_metric
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import METRICS, in_order, known_metric, without_times

@@ -12,8 +12,8 @@ from support.commands import Command
 
 from seu_bench.engine.run_folder import list_runs
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.results.frame import load_records
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.building import load_records
+from seu_bench.results.formats import to_markdown
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_record, read_records
 from seu_bench.results.record_metrics import METRICS, check_metrics, compute_metrics

@@ -15,13 +15,11 @@ from support.board_records import leaderboards
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.frame import load_records
-from seu_bench.results.leaderboard.boards import to_csv
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.building import compare_with_reference, load_records
+from seu_bench.results.formats import to_csv, to_markdown
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Matrix, Record, write_record
 from seu_bench.results.record_metrics import compute_metrics
-from seu_bench.results.reference import compare_with_reference
 
 #: A strategy that trains on the whole stream at once.
 JOINT = "joint"

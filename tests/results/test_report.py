@@ -20,7 +20,6 @@ from support.commands import Command
 from support.report_records import HOSTILE, published, put, put_all, with_curves
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard.markdown import cells
 from seu_bench.results.record import write_record
 from seu_bench.results.report import Limits, ReportFiles, write_report
 from seu_bench.results.report.paper import beside_ours, published_points
@@ -101,7 +100,7 @@ class TestPage:
             head, *rows = table
             assert head[3:] == [board.heading(key) for key in board.columns]
             assert [row[1] for row in rows] == list(frame(board)["configuration"])
-            assert [row[3:] for row in rows] == [texts[3:] for texts in cells(board)]
+            assert [row[3:] for row in rows] == [texts[3:] for texts in board.cells()]
 
     def test_every_figure(self, written: ReportFiles) -> None:
         images = list(page_of(written).all("img"))

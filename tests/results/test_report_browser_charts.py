@@ -12,8 +12,8 @@ import pytest
 from support.browsing import MARKS, draw_charts, screen, wait
 from support.report_records import SEEDS, published, put, put_all
 
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.latex import to_latex
+from seu_bench.results.building import make_leaderboards
+from seu_bench.results.formats import to_latex
 from seu_bench.results.report import Limits, ReportFiles, write_report
 
 pytestmark = [*MARKS, pytest.mark.long]

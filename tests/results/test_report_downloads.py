@@ -9,9 +9,8 @@ from pathlib import Path
 
 from support.report_records import HOSTILE, put_all
 
-from seu_bench.results.leaderboard.boards import to_csv
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.latex import to_latex
+from seu_bench.results.building import make_leaderboards
+from seu_bench.results.formats import to_csv, to_latex
 from seu_bench.results.report.page.downloads import Download, board_files, table_files
 
 

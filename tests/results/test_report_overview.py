@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.report_records import published, put, put_all
 
-from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.comparison import compare_over_benchmarks
 from seu_bench.results.report.page.overview import MOST_ROWS, Overview, headline_of, overviews, value
 
 

@@ -13,8 +13,8 @@ import pytest
 from support.report_records import configuration, published, put, put_all
 
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.comparison import compare_over_benchmarks
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 from seu_bench.results.report import Limits, write_report

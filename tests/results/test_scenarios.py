@@ -17,18 +17,17 @@ import seu_bench
 from seu_bench.cli.tables import leaderboard_table
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
-from seu_bench.results.comparison import compare
+from seu_bench.results.building import (
+    compare_with_reference,
+    make_leaderboards,
+    read_leaderboards,
+    unranked_leaderboards,
+)
+from seu_bench.results.comparison import compare, compare_over_benchmarks, compare_over_seeds
+from seu_bench.results.formats import to_csv, to_latex, to_markdown
 from seu_bench.results.labels import configuration_labels
-from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
-from seu_bench.results.leaderboard.building import make_leaderboards, read_leaderboards
-from seu_bench.results.leaderboard.latex import to_latex
-from seu_bench.results.leaderboard.markdown import to_markdown
-from seu_bench.results.leaderboard.unranked import unranked_leaderboards
-from seu_bench.results.over_benchmarks import compare_over_benchmarks
-from seu_bench.results.over_seeds import compare_over_seeds
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import SCENARIO_METRICS
-from seu_bench.results.reference import compare_with_reference
 from seu_bench.results.reference_rows import WITHOUT_TASKS, missing_references
 from seu_bench.results.scenarios import adjective, definition, other_overrides
 from seu_bench.utils.text import escape_latex, escape_markdown
@@ -102,22 +101,6 @@ class TestLeaderboards:
     def test_files(self, boards: dict[str, Leaderboard], tmp_path: Path) -> None:
         names = [path.name for path in make_leaderboards(tmp_path).paths]
         assert names[2:] == [f"cifar10-{it}-v1-quick.{form}" for it in ("class", "domain") for form in ("md", "csv")]
-
-    def test_columns_of_the_scenario(self, boards: dict[str, Leaderboard]) -> None:
-        """Right behind accuracy; elsewhere they are not shown, whatever records have."""
-        shown = {
-            scenario: [name for name in board.columns if name in SCENARIO_METRICS] for scenario, board in boards.items()
-        }
-        assert shown == {
-            "task": [],
-            "class": ["avg_incremental_acc", "task_accuracy", "cross_task_errors"],
-            "domain": ["avg_incremental_acc"],
-        }
-        text = rendered(leaderboard_table(boards["class"]), width=80)
-        assert "class-incremental: metrics of the scenario" in text
-        assert all(number in text for number in ("75.00", "62.50", "87.50"))
-        assert max(map(len, text.splitlines())) <= 80
-        assert "metrics of the scenario" not in rendered(leaderboard_table(boards["task"]))
 
     def test_labels_do_not_repeat_it(self) -> None:
         """The heading says it; what else was changed is named."""

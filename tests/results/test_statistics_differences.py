@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seu_bench.results import compare_paired, holm
-from seu_bench.results.statistics.differences import BySeed, PairedDifference, judge, paired_p_value
+from seu_bench.results.statistics import BySeed, PairedDifference, judge, paired_p_value
 
 
 @st.composite
@@ -67,7 +67,6 @@ class TestPairedTest:
         above = {seed: value + 0.125 for seed, value in one.items()}
         found = alone(above, one)
         assert (found.p_value, found.verdict, found.effect) == (0.0, "significant", None)
-        assert (found.bootstrap, found.detectable) == ((0.125, 0.125), None)
         rounded = {seed: float(np.nextafter(value, 1)) for seed, value in one.items()}
         assert alone(one, rounded).verdict == "not significant"
         assert set(alone(one, rounded).by_seed.values()) == {0.0}
@@ -88,7 +87,7 @@ class TestPairedTest:
         lower = {seed: value - 0.1 * (1 + seed) for seed, value in one.items()}
         found, tested = compare_paired([(one, other), (one, lower)])
         assert (found.verdict, found.corrected, found.pairs) == ("too few seeds", None, common)
-        assert (found.effect, found.bootstrap, found.detectable) == (None, None, None)
+        assert found.effect is None
         assert (found.p_value is None) == (common < 2)
         assert (tested.comparisons, tested.corrected) == (1, tested.p_value)
 
@@ -153,24 +152,6 @@ class TestEffect:
         assert found.effect == pytest.approx(cohen * (1 - 3 / 35), rel=2e-3)
 
 
-class TestBootstrap:
-    def test_is_between_the_extremes_and_always_the_same(self) -> None:
-        low, high = of(0.1, 0.3, 0.2, 0.6).bootstrap or (0, 0)
-        assert 0.1 <= low < 0.3 < high <= 0.6
-        assert of(0.1, 0.3, 0.2, 0.6).bootstrap == (low, high)
-
-    def test_of_three_by_counting(self) -> None:
-        """Of the 27 samples one has mean 0 and one mean 3: more than 2.5 % each, so that both are the bounds."""
-        assert of(0, 1, 3).bootstrap == (0.0, 3.0)
-
-    def test_coverage(self) -> None:
-        """Ten seeds: of 95 % nominal about 90 %, which is why the interval decides nothing; fixed samples."""
-        generator = np.random.default_rng(1)
-        samples = generator.normal(1.0, 1.0, (150, 10)).tolist()
-        intervals = [of(*sample).bootstrap or (0, 0) for sample in samples]
-        assert 0.82 <= sum(low <= 1 <= high for low, high in intervals) / len(samples) <= 0.96
-
-
 def test_document_is_plain() -> None:
     """All of it is JSON, with the uncorrected p value beside the corrected one."""
     generator = random.Random(0)
@@ -180,6 +161,4 @@ def test_document_is_plain() -> None:
     assert said["pairs"] == 4 and said["comparisons"] == 2
     assert said["p_holm"] >= said["p_value"] and said["verdict"] == first.verdict
     assert said["low"] <= said["mean"] <= said["high"]
-    effect = said["detectable"] / said["std"]  # two comparisons, four pairs: the noncentral t as SciPy has it
-    assert scipy.stats.nct.sf(scipy.stats.t.isf(0.0125, 3), 3, 2 * effect) == pytest.approx(0.8)
     assert second.document()["hedges_g"] == second.effect

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from seu_bench.results import compare_ranks
-from seu_bench.results.statistics.ranks import on_common_seeds, rank_by_common_seeds, rank_intervals
+from seu_bench.results.statistics import on_common_seeds, rank_by_common_seeds
 
 
 def blocks(rows: list[list[float]]) -> dict[str, dict[str, float]]:
@@ -107,27 +107,6 @@ def test_document_is_plain() -> None:
     said = json.loads(json.dumps(found.document()))
     assert said["control"] == "a" and said["rows"][0]["average_rank"] == 1
     assert said["rows"][3]["verdict"] == "significant"
-
-
-def test_intervals_from_seeds() -> None:
-    """Two that change places with the seeds have wide intervals; the third is always last."""
-    near = {"a": [0.8, 0.9, 0.85, 0.7], "b": [0.82, 0.84, 0.8, 0.78], "c": [0.1, 0.2, 0.3, 0.1]}
-    seeds = dict.fromkeys(("one", "two", "three"), near)
-    values = {name: {key: sum(it) / len(it) for key, it in row.items()} for name, row in seeds.items()}
-    rows = {row.configuration: row for row in compare_ranks(values, seeds=seeds).rows}
-    assert rows["c"].interval == (3.0, 3.0)
-    for name in ("a", "b"):
-        low, high = rows[name].interval or (0, 0)
-        assert 1 <= low < rows[name].mean < high <= 2 or 1 <= low <= rows[name].mean <= high <= 2
-        assert high - low > 0.5
-    lower = rank_intervals({"one": {"a": [0.1, 0.2], "b": [0.5, 0.6]}}, higher_is_better=False)
-    assert lower == {"a": (1.0, 1.0), "b": (2.0, 2.0)}
-
-
-def test_no_interval_of_one_seed() -> None:
-    assert rank_intervals({"one": {"a": [0.1, 0.2], "b": [0.5]}}) == {}
-    assert rank_intervals({}) == {}
-    assert all(row.interval is None for row in compare_ranks({"one": {"a": 1.0, "b": 2.0}}).rows)
 
 
 class TestCommonSeeds:

@@ -10,7 +10,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seu_bench.results.statistics.samples import SampleSummary, summarize
+from seu_bench.results.statistics import SampleSummary, summarize
 
 #: Accuracies, sizes and seconds: what a column holds.
 VALUES = st.one_of(

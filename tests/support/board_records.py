@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import pandas
 
 from seu_bench.metrics import mixed_score
-from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS
 

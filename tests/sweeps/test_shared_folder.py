@@ -16,8 +16,8 @@ from support.commands import FEW_IMAGES, TINY, Command, write_package
 from support.locks import held
 from support.records import a_record
 
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.markdown import to_markdown
+from seu_bench.results.building import make_leaderboards
+from seu_bench.results.formats import to_markdown
 from seu_bench.results.record import Record, record_path, write_record
 from seu_bench.results.record_files import read_records
 from seu_bench.utils.locks import folder_lock
@@ -30,7 +30,7 @@ from pathlib import Path
 import avalanche.training, torch
 from seu_bench.data import streams
 from seu_bench.engine import runner
-from seu_bench.results.leaderboard import building
+from seu_bench.results import building
 from seu_bench.training import strategy
 from seu_bench.training.monitoring import evaluators
 from seu_bench.plugin.registry import Registry

@@ -19,8 +19,8 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, RunError, SeuBenchError, SpecError
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
-from seu_bench.results.leaderboard.building import make_leaderboards
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
 from seu_bench.sweeps.driver import JobResult, SweepEstimate, SweepReport

@@ -82,7 +82,7 @@ KNOWN_NAMES = {
     *(("seu_bench.results.record", name) for name in ("agem", "er_ace", "gdumb", "gem", "mir", "replay")),
     ("seu_bench.utils.startup", "wandb"),  # which Avalanche imports
     ("seu_bench.config.streams", "random"),  # a colour
-    ("seu_bench.data.task_parts", "random"),
+    ("seu_bench.data.tasks", "random"),
     ("seu_bench.sweeps.tune_spec", "random"),  # a sampler of Optuna's
     ("seu_bench.sweeps.tuning", "random"),
 }

@@ -12,7 +12,7 @@ import pytest
 from support.commands import FEW_IMAGES, TINY, write_package
 
 from seu_bench.engine.run_folder import find_state
-from seu_bench.results.leaderboard.building import read_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.record import Record, read_record
 
 pytestmark = pytest.mark.long

@@ -25,10 +25,9 @@ from seu_bench.engine.checkpoint import Position, read_checkpoint, read_header, 
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.building import load_records, make_leaderboards
 from seu_bench.results.comparison import compare
-from seu_bench.results.frame import load_records
-from seu_bench.results.leaderboard.building import make_leaderboards
-from seu_bench.results.leaderboard.views import pareto_front, within_budget
+from seu_bench.results.leaderboard import pareto_front, within_budget
 from seu_bench.results.record import read_record, write_record
 from seu_bench.results.record_files import find_record, read_records
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import broken_components
 from support.broken_components import CREATORS, GOOD, ONE_TYPE, SEARCHERS, Stranger
-from support.commands import Command, Install
 from support.tiny import all_threads, one_thread
 
 import seu_bench_seu.costing
-from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
@@ -23,7 +21,6 @@ from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.testing.streams import TinyStreams
-from seu_bench.training.stage import StageProgress
 from seu_bench_kit.search_space import Genotype
 
 pytestmark = pytest.mark.long
@@ -33,34 +30,12 @@ setup_module, teardown_module = one_thread, all_threads
 STAGE = {"searcher": "search", "creator": "creation"}
 
 
-class Watching:
-    """A plugin of another package, which watches and may fail at it."""
-
-    def __init__(self) -> None:
-        self.watch: Callable[[StageProgress], None] | None = None
-        self.seen: list[StageProgress] = []
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """Do what the test says."""
-        if self.watch is not None:
-            self.seen.append(progress)
-            self.watch(progress)
-
-
-# --- runs -----------------------------------------------------------------------------------------------------------
-
-
-WATCHING = Watching()
-
-
 @pytest.fixture(scope="module")
 def registry() -> Registry:
     """Registry of the installed plugins and the stranger's."""
     manager = load_plugins()
     manager.register(Stranger(), name="stranger")
     manager.register(TinyStreams(), name="streams")
-    manager.register(WATCHING, name="watching")
     return Registry(manager)
 
 
@@ -184,11 +159,6 @@ def test_the_cause_is_in_the_file(registry: Registry, tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__.__cause__, ZeroDivisionError)
 
 
-def test_stage_without_its_base(registry: Registry, tmp_path: Path) -> None:
-    """A stage whose constructor does not call that of its base is the plugin's fault too."""
-    failing(registry, tmp_path, "searcher", "unmade", ".*")
-
-
 @pytest.mark.parametrize("kind", ["searcher", "creator"])
 def test_factory_that_cannot_announce(registry: Registry, tmp_path: Path, kind: str) -> None:
     """Exceptions of ``estimate_passes`` are reported with the component's name, and not as the strategy's."""
@@ -196,53 +166,10 @@ def test_factory_that_cannot_announce(registry: Registry, tmp_path: Path, kind: 
         make(registry, tmp_path, **{kind: "cannot_announce"})
 
 
-def test_plugin_that_exits(registry: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["unmade", "exits"])
+def test_stage_without_its_base_or_that_exits(registry: Registry, tmp_path: Path, name: str) -> None:
     """A plugin does not end the process: that is its failure like any other."""
-    failing(registry, tmp_path, "searcher", "exits", ".*")
-
-
-# --- who is not at fault --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
-    """A watcher that is told of every batch: by default stages tell twice a second, which is longer than these last."""
-    monkeypatch.setattr("seu_bench.training.stage.REPORT_EVERY", 0.0)
-    WATCHING.seen.clear()
-    yield WATCHING
-    WATCHING.watch = None
-
-
-@pytest.mark.parametrize("stage", ["search", "creation"])
-@pytest.mark.parametrize("within", [True, False], ids=["within-an-epoch", "between-epochs"])
-def test_watcher_that_fails(registry: Registry, tmp_path: Path, watching: Watching, stage: str, within: bool) -> None:
-    """Neither searcher nor creator is blamed for it, and the run is finished."""
-
-    def fail(progress: StageProgress) -> None:
-        begun = progress.image_passes % 8 == 4 and progress.epoch == 0
-        if (progress.stage, progress.task) == (stage, 1) and begun == within:
-            raise LookupError("this watcher is broken")
-
-    watching.watch = fail
-    make(registry, tmp_path)
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert (read_record(folder).status, read_record(folder).error) == ("finished", None)
-    assert watching.seen[-1].image_passes == (4 if within else 0)  # and is told nothing more
-
-
-def test_watchers_are_told_the_strategys_words(registry: Registry, tmp_path: Path, watching: Watching) -> None:
-    """Within epochs too, stage and task are what the strategy calls them, whatever the plugin's stage calls itself."""
-    watching.watch = lambda progress: None
-    make(registry, tmp_path)
-    told = {(progress.stage, progress.task, progress.epochs) for progress in watching.seen}
-    assert {(stage, task, epochs) for stage, task, epochs in told if stage in ("search", "creation")} == {
-        ("search", 0, 2),
-        ("search", 1, 2),
-        ("creation", 1, 2),
-    }
-    assert not any(stage == "anything" for stage, _, _ in told)
-    images = [progress.image_passes for progress in watching.seen if (progress.stage, progress.task) == ("search", 1)]
-    assert images == sorted(images) and {0, 4, 8} == set(images)
+    failing(registry, tmp_path, "searcher", name, ".*")
 
 
 @pytest.mark.parametrize("name", ["interrupted_when_made", "interrupted", "interrupted_in_the_end"])
@@ -257,79 +184,3 @@ def test_interruption(registry: Registry, results: Path, finished: Path, kind: s
     assert (record.status, record.error) == ("interrupted", "interrupted by the user")
     what_is_kept(record, kind)
     assert not record_path(results, record.run_id).with_name("error.txt").exists()
-
-
-def test_nothing_is_wrong_with_ours(registry: Registry, tmp_path: Path) -> None:
-    """The same guard lets those pass that are as they should be, and the run is finished."""
-    record = make(registry, tmp_path, searcher="random", creator="frugal").record
-    assert (record.status, record.error) == ("finished", None)
-    assert len(record.genotypes or ()) == len(record.paths or ()) == 2
-
-
-# --- the command line -----------------------------------------------------------------------------------------------
-
-
-INSTALLED = """
-from seu_bench import hookimpl
-from seu_bench.config.options import Options
-
-
-class NoOptions(Options):
-    pass
-
-
-class Factory:
-    contract = "seu_bench_kit.contracts:SearcherContract"
-    summary = "broken"
-    options = NoOptions
-
-    def build(self, options, task):
-        from seu_bench.training.stage import EpochReport, Stage
-        from seu_bench_kit import uniform_genotype
-
-        class Broken(Stage):
-            def run_epoch(self):
-                self.passed(1)
-                return EpochReport(0.5, 0.5)
-
-            def result(self):
-                return uniform_genotype("skip_connect") if self.task == 0 else {"normal": "nothing"}
-
-            def get_extra_state(self):
-                return {}
-
-            def set_extra_state(self, state):
-                pass
-
-        return Broken("search", task.task, 1, task.seed, task.device)
-
-    def estimate_passes(self, options, schedule, train_images):
-        return 1, 0
-
-
-@hookimpl
-def register_searchers(register):
-    register("misleading", Factory())
-"""
-
-
-def test_command_line(command: Command, install: Install, tmp_path: Path) -> None:
-    """Exit status 3, one message and no traceback; plugin and package are those that are installed."""
-    install("a-stranger", {"misled": "misleading_plugin"}, {"misleading_plugin": INSTALLED})
-    options = [word for value in ("epochs=1", "cells=3", "channels=2") for word in ("-o", value)]
-    asked = ("--benchmark", "split_digits", "--protocol", "smoke", "--limit", 8, "--results", tmp_path, *options)
-    answer = command("run", "--strategy", "seu", "--searcher", "misleading", "--creator", "all_new", *asked)
-    said = (
-        "searcher 'misleading' (plugin 'misled' of package a-stranger) failed in stage 'search' of task 1: "
-        "its result cannot be used: it is no Genotype but dict"
-    )
-    assert (answer.status, answer.out) == (3, "")
-    assert "Traceback" not in answer.err
-    assert answer.err.count(f"error: {said}\n  where: ") == 1
-    assert "  hint: choose another searcher, or report it to the author of a-stranger" in answer.err
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert str(folder / "error.txt") in answer.err
-    assert "Traceback" in (folder / "error.txt").read_text()
-    record = read_record(folder)
-    assert (record.status, record.error) == ("failed", said)
-    assert record.accuracy_matrix[0][0] is not None and set(record.accuracy_matrix[1]) == {None}

@@ -74,8 +74,10 @@ class Broken:
         learner: Callable[..., StagedStrategy] = StagedStrategy.of,
         more_parameters: int = 0,
         kept_copies: int = 0,
+        scenarios: Sequence[str] = ("task",),
     ) -> None:
         self.learner = learner
+        self.scenarios = tuple(scenarios)
         self.more_parameters = more_parameters
         self.kept_copies = kept_copies
 
@@ -164,6 +166,11 @@ class Lazy(StagedStrategy):
 
     def optimizer_step(self) -> None:
         """Nothing."""
+
+
+def lazy_without_labels(context: StrategyContext, model: BackboneModel) -> StagedStrategy:
+    """A strategy that learns where tasks are known, and nothing elsewhere."""
+    return (StagedStrategy if context.plan.scenario == "task" else Lazy).of(context, model=model)
 
 
 class Asleep(StagedStrategy):
@@ -284,7 +291,12 @@ def test_contract_passes_what_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "check", "said"),
     [
-        (Broken(Lazy.of), "learns", "task 0: 0"),
+        (Broken(Lazy.of), "learns", r"task 0 \(task-incremental\): 0"),
+        (
+            Broken(lazy_without_labels, scenarios=("task", "domain")),
+            "learns_in_other_scenarios",
+            r"\(domain-incremental\): 0",
+        ),
         (Broken(unmeasured), "learns", "hand context.evaluator on"),
         (Broken(Peeking.of), "sees_no_later_task_and_no_test_image", "images of a later task"),
         (Broken(LearningFromTests.of), "sees_no_later_task_and_no_test_image", "test images"),

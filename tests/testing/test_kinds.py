@@ -29,8 +29,7 @@ from seu_bench.testing import (
     LoggerContract,
     MetricContract,
 )
-from seu_bench.testing.networks import FineTuning
-from seu_bench.testing.outputs import finished_records
+from seu_bench.testing.kinds import FineTuning, finished_records
 from seu_bench.testing.streams import TINY, TinyData, benchmark, class_split
 from seu_bench.testing.trial import installed
 
@@ -121,11 +120,9 @@ def test_broken_backbones() -> None:
 
     wrong_width, shape = trial(lambda pixels: (nn.Flatten(), pixels + 1)), (1, 8, 8)
     with fails(r"of shape \(4, 64\); features must be finite and of shape \(4, 65\)"):
-        wrong_width.test_maps_images_to_features(shape)
-    with fails("features are of shape"):
-        wrong_width.test_widths(1.0)
+        wrong_width.test_maps_images_to_features(shape, 0.5)
     with fails("must return a torch module"):
-        trial(lambda pixels: ("nothing", pixels)).test_maps_images_to_features(shape)
+        trial(lambda pixels: ("nothing", pixels)).test_maps_images_to_features(shape, 0.5)
     with fails("with the images beside it"):
         trial(lambda pixels: (Beside(), pixels)).test_looks_at_each_image_alone()
     with fails("two networks of one seed have other weights"):
@@ -263,55 +260,49 @@ def test_broken_metrics(records: list[Record]) -> None:
     trial.test_is_a_number_or_nothing(Metric(lambda _: None), records)
 
 
-class Forgetful:
-    """A logger that cannot say what it logged."""
+class InTurn:
+    """A logger that writes steps into a file of each attempt, or wrongly of each run, or finds none again."""
 
-    steps: tuple[int | None, int | None]
+    def __init__(self, options: Any, folder: Path) -> None:
+        self.folder, self.options = folder, options
 
     def begin(self, run: LoggedRun) -> None:
-        """Begin an attempt."""
-        self.known = Path(self.folder / run.attempt.replace("/", "-"))
-
-    def __init__(self, options: Options, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        name = run.run_id if self.options.clings else run.attempt.replace("/", "-")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.known = self.folder / name
 
     def last_step(self, name: str) -> int | None:
-        """Return nothing, ever."""
-        return None
+        return int(self.known.read_text()) if self.known.exists() and not self.options.forgets else None
 
     def log(self, measured: LoggedValues) -> None:
-        """Write a step."""
         self.known.write_text(str(measured.step))
 
-    def end(self, status: str) -> None:
-        """Do nothing."""
+    def end(self, status: str) -> None: ...
 
 
-class Clinging(Forgetful):
-    """A logger that takes a run that starts over for one that is resumed."""
+class InTurnOptions(Options):
+    """What is wrong with it."""
 
-    def begin(self, run: LoggedRun) -> None:
-        """Begin, whatever the attempt."""
-        self.known = self.folder / run.run_id
-
-    def last_step(self, name: str) -> int | None:
-        """Return the step."""
-        return int(self.known.read_text()) if self.known.exists() else None
+    clings: bool = False
+    forgets: bool = False
 
 
-def test_broken_loggers(tmp_path: Path) -> None:
+def test_loggers(tmp_path: Path) -> None:
     """Steps that would be logged twice, and two attempts in one log; remote ones are skipped."""
 
-    def trial(logger: Any, **more: Any) -> Any:
-        return broken(LoggerContract, "logger", "loggers", LazyFactory("x", options=Options, build=logger, **more))
+    def trial(remote: bool = False, **options: bool) -> Any:
+        factory = LazyFactory("x", options=InTurnOptions, build=InTurn, is_remote=lambda _: remote)
+        made = broken(LoggerContract, "logger", "loggers", factory)
+        made.options = options
+        return made
 
-    with fails("step 1 was logged, and last_step\\(\\) of the resumed run is None"):
-        trial(Forgetful).test_goes_on_with_a_resumed_run(tmp_path / "a", "failed")
-    with fails("a run that starts over has last_step\\(\\) 2"):
-        trial(Clinging).test_goes_on_with_a_resumed_run(tmp_path / "b", "failed")
+    trial().test_logs_a_run_that_is_resumed(tmp_path / "sound")
+    with fails("last_step\\(\\) is None, where 1 was logged last"):
+        trial(forgets=True).test_logs_a_run_that_is_resumed(tmp_path / "a")
+    with fails("last_step\\(\\) is 2, where None was logged last"):
+        trial(clings=True).test_logs_a_run_that_is_resumed(tmp_path / "b")
     with pytest.raises(pytest.skip.Exception, match="another machine"):
-        trial(Forgetful, is_remote=lambda _: True).test_logs_a_run(tmp_path)
+        trial(remote=True).test_logs_a_run_that_is_resumed(tmp_path)
 
 
 def test_broken_commands() -> None:

@@ -12,7 +12,7 @@ from support.plugins.blockwise import search_task
 from support.plugins.creators import creation
 from support.tiny import all_threads, one_thread, registry
 
-from seu_bench.training.monitoring.chance import chance_share, guessing_probability
+from seu_bench.training.monitoring.learning import chance_share, guessing_probability
 
 setup_module, teardown_module = one_thread, all_threads
 

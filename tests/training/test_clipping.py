@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.training.loops import clip_gradients
-from seu_bench.training.monitoring.clipping import ClippedSteps
+from seu_bench.training.monitoring.learning import ClippedSteps
 from seu_bench.training.stage import StageProgress
 
 #: Norm that the gradients of these tiny networks are sometimes above.

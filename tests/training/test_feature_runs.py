@@ -109,20 +109,6 @@ def test_any_budget_gives_the_same_run(tmp_path: Path, case: Case) -> None:
         assert read_record(outcome.path).metrics["peak_feature_bytes"] == peak(outcome)
 
 
-def test_batches_of_chunks(tmp_path: Path) -> None:
-    """Training batches that are as long as chunks, all of them."""
-    case = Case("pnn", {"batch_size": 17, **NARROW})
-    outcomes = [case.run(tmp_path / str(budget), budget) for budget in (None, 0, 30_000)]
-    assert len({model_of(outcome) for outcome in outcomes}) == 1
-    assert [peak(outcome) > 0 for outcome in outcomes] == [True, False, True]
-
-
-def test_nothing_frozen(tmp_path: Path) -> None:
-    """The metric is undefined where no layer is ever frozen; ``None`` and 0 are not the same."""
-    outcome = Case("naive").run(tmp_path, None)
-    assert outcome.record.metrics["peak_feature_bytes"] is None
-
-
 # --- what is computed -----------------------------------------------------------------------------------------------
 
 STREAM = class_stream([[0, 1], [2, 3], [4, 5]], images=40)
@@ -164,13 +150,6 @@ ONCE = rounded_up(TRAIN) + rounded_up(VALID)
 EACH_EPOCH = EPOCHS * ONCE
 
 
-def test_the_stream_is_as_meant() -> None:
-    """Sixty training images per task, twenty for validation."""
-    task = STREAM.tasks[2]
-    assert task.valid is not None
-    assert (len(task.train), len(task.valid)) == (TRAIN, VALID)
-
-
 @pytest.mark.parametrize(("cache", "times"), [(None, ONCE), (0, EACH_EPOCH)])
 def test_frozen_columns_see_each_image_once(cache: int | None, times: int) -> None:
     """Of progressive networks, in a task of six epochs; without memory in every epoch."""
@@ -179,34 +158,6 @@ def test_frozen_columns_see_each_image_once(cache: int | None, times: int) -> No
     with counted(*columns) as counts:
         learn_third(strategy)
     assert counts == {0: times, 1: times}
-
-
-@pytest.mark.parametrize(("cache", "times"), [(None, rounded_up(VALID)), (0, EPOCHS * rounded_up(VALID))])
-def test_compat_columns_are_kept_for_validation(cache: int | None, times: int) -> None:
-    """While they train, the dropout of ``compat`` is drawn anew for every batch: nothing to keep there."""
-    strategy = experienced("pnn", cache, variant="compat")
-    with counted(strategy.model.column(0).layers[0]) as counts:
-        learn_third(strategy)
-    assert counts == {0: EPOCHS * TRAIN + times}
-
-
-@pytest.mark.parametrize("adapter", ["pre", "post"])
-def test_units_of_the_first_layer_see_each_image_once(adapter: str) -> None:
-    """Of Learn to Grow, search and training together; where adapters have a dropout each, only in validation."""
-    counts = {}
-    for cache in (None, 0):
-        strategy = experienced("ltg", cache, adapter=adapter, search_epochs=4)
-        layer = strategy.model.layer(0)
-        with counted(layer.units[0]) as found:
-            learn_third(strategy)
-        counts[cache] = found[0]
-    # Search looks at all training images in each epoch, at half of them in batches drawn at random.
-    assert counts[0] >= 4 * (TRAIN + VALID)
-    if adapter == "pre":
-        # Where a path goes on with old units, validation asks for what comes out of several layers.
-        assert ONCE <= counts[None] <= ONCE + rounded_up(VALID)
-    else:
-        assert ONCE < counts[None] < counts[0]
 
 
 def test_frozen_units_see_each_image_once() -> None:
@@ -220,16 +171,6 @@ def test_frozen_units_see_each_image_once() -> None:
         counts[cache] = sum(found.values())
     assert counts[None] <= 2 * ONCE
     assert counts[0] >= EACH_EPOCH
-
-
-def test_own_statistics_are_computed_once() -> None:
-    """A path is kept with the units' statistics while it is created, and computed anew with the task's own: in the
-    pass that estimates them, and once for all epochs."""
-    options = {"creator__epochs": 1, "creator__old_share": 1.0, "epochs": EPOCHS, "stem": "shared"}
-    strategy = experienced_seu(None, "reuse_first", **options, statistics="per_task")
-    with counted(*strategy.model.layers[0]) as found:
-        learn_third(strategy)
-    assert sum(found.values()) == rounded_up(TRAIN) + TRAIN + ONCE
 
 
 def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
@@ -314,20 +255,6 @@ def test_budgets_are_no_other_run(tmp_path: Path) -> None:
 COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
 
 
-@pytest.mark.parametrize(
-    "given", ["0", "1.5g", *(pytest.param(text, marks=pytest.mark.long) for text in ("7", "500M", "2G", "0.5 MiB"))]
-)
-def test_budgets_on_the_command_line(command: Command, tmp_path: Path, given: str) -> None:
-    """Numbers with and without units, in large and small letters; the budget holds."""
-    budget = {"0": 0, "7": 7}.get(given, 2**19)
-    answer = command(*COMMAND, "--feature-cache", given, "--results", tmp_path)
-    assert answer.status == 0, answer.err
-    (path,) = (tmp_path / "runs").iterdir()
-    kept = read_record(path).metrics["peak_feature_bytes"]
-    assert kept is not None
-    assert kept == 0 if budget < 8 else 0 < kept <= budget
-
-
 @pytest.mark.parametrize("given", ["much", "", "-5", "5X", "M", "1..5G", "1e9", "0x10", "5 5", "nan", "inf", "5\u212a"])
 def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
     """Anything else: status 2, the option is named, nothing is run."""
@@ -335,12 +262,6 @@ def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
     assert (answer.status, answer.out) == (2, "")
     assert "--feature-cache" in answer.err and "Traceback" not in answer.err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_budget_beyond_all_numbers(command: Command, tmp_path: Path) -> None:
-    """More than any memory is no error of ours: it is refused, or as good as no limit."""
-    answer = command(*COMMAND, "--feature-cache", "9" * 400, "--results", tmp_path)
-    assert answer.status in (0, 2), answer.err
 
 
 # --- plugins in the way ---------------------------------------------------------------------------------------------
@@ -374,13 +295,3 @@ def test_noise(name: str, in_place: bool) -> None:
         learn(STREAM, strategy, 2)
         found.append(weights(strategy.model))
     assert same(*found)
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_noise_is_seen(in_place: bool) -> None:
-    """The frozen column computes every noisy batch, and validation images once."""
-    strategy = experienced("pnn", None)
-    strategy.plugins.append(Noise(in_place=in_place))
-    with counted(strategy.model.column(0).layers[0]) as counts:
-        learn_third(strategy)
-    assert counts == {0: EPOCHS * TRAIN + rounded_up(VALID)}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from support.guarded import CPU, NAMED, OWNER, Plain, guarded
-from support.tiny import all_threads, build, class_stream, genotype, one_thread, same, weights
+from support.guarded import CPU, NAMED, Plain, guarded
+from support.tiny import all_threads, build, class_stream, genotype, one_thread, same, super_model, weights
 from torch import Tensor
 
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
-from seu_bench.errors import OptionError, PluginError, RunError
+from seu_bench.errors import PluginError, RunError
 from seu_bench.training.stage import EpochReport, StageProgress
 from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, SearchTask
@@ -23,6 +24,7 @@ from seu_bench_kit.search_space import OPERATIONS, SearchSpace
 from seu_bench_seu.creator import MdlCreation
 from seu_bench_seu.options import CreationOptions, SearchOptions
 from seu_bench_seu.searcher import MdlSearch
+from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -43,12 +45,6 @@ def fails(*_: object) -> Any:
 # --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
-def test_owner() -> None:
-    """A component is named by its kind and name, and by who offers it."""
-    assert str(OWNER) == "searcher 'clever' (plugin 'a_plugin' of package a-package)"
-    assert str(replace(OWNER, kind="creator", name="mdl")).startswith("creator 'mdl' (")
-
-
 def test_what_is_told_and_found() -> None:
     """The result comes through; epochs, images, seconds and reports are the plugin's, stage and task the strategy's."""
     seen: list[StageProgress] = []
@@ -66,13 +62,6 @@ def test_what_is_told_and_found() -> None:
     assert 0 < stage.inner.seconds <= stage.seconds < 60
 
 
-def test_without_epochs() -> None:
-    """A stage of no epochs only answers."""
-    seen: list[StageProgress] = []
-    assert guarded(lambda: Plain(0), passes=0).run(seen.append) == "found"
-    assert [(told.epoch, told.done) for told in seen] == [(0, False), (0, True)]
-
-
 def test_a_stage_that_ends_early() -> None:
     """The guard ends with it, also where it is resumed at its end, and tells the epochs that were taken."""
 
@@ -88,24 +77,6 @@ def test_a_stage_that_ends_early() -> None:
     for each, epochs in ((guarded(lambda: Plain(act=enough)), 2), (again, 2)):
         assert each.run(seen.append) == "found"
         assert (each.epoch, seen[-1].epoch, seen[-1].epochs, seen[-1].done) == (epochs, epochs, epochs, True)
-
-
-def test_all_that_was_announced() -> None:
-    """Exactly as many images as announced are no fault, and one more is, at the end of its epoch."""
-    assert guarded(Plain, passes=12).run() == "found"
-    stage = guarded(Plain, passes=7)
-    stage.advance()
-    with pytest.raises(RunError, match=NAMED + "it passed 8 images forward, and had announced 7 at most"):
-        stage.advance()
-
-
-@pytest.mark.parametrize(("loss", "accuracy"), [(0.0, 0.0), (1e9, 1.0), (-3.0, None), (None, None), (None, 1)])
-def test_measurements_that_are_none_or_extreme(loss: Any, accuracy: Any) -> None:
-    """Values not measured are no fault, nor are the ends of the scale."""
-    report = EpochReport(loss, accuracy)
-    stage = guarded(lambda: Plain(act=lambda _: report))
-    assert stage.run() == "found"
-    assert stage.report == report
 
 
 def search(guard: bool, seed: int = 3) -> Any:
@@ -187,22 +158,6 @@ def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
     assert same(ending(second), ending(make(False)))
 
 
-def test_states_of_others() -> None:
-    """The state of another task is refused as of any stage; one that the plugin cannot read is the plugin's failure."""
-    stage = guarded(Plain)
-    stage.advance()
-    state = stage.state_dict()
-    with pytest.raises(
-        RunError, match="this is the state of stage 'search' of task 2, not of stage 'search' of task 1"
-    ):
-        guarded(Plain).load_state_dict({**state, "task": 2})
-    with pytest.raises(RunError, match=NAMED + "KeyError"):
-        guarded(Plain).load_state_dict({**state, "own": {"stage": "its own name", "task": 7}})
-    other = guarded(Plain)
-    other.load_state_dict(state)
-    assert (other.run(), other.image_passes) == ("found", 12)
-
-
 # --- what is told of a failure ----------------------------------------------------------------------------------------
 
 
@@ -213,17 +168,6 @@ def test_any_error_is_named() -> None:
             stage()
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert caught.value.remedy == "choose another searcher, or report it to the author of a-package"
-
-
-def test_errors_with_a_remedy_keep_it() -> None:
-    """The plugin's own remedy and place are handed on."""
-
-    def refuse(_: object) -> EpochReport | None:
-        raise OptionError("too few images", where="searcher.epochs", remedy="give it more")
-
-    with pytest.raises(RunError, match=NAMED + "too few images") as caught:
-        guarded(lambda: Plain(act=refuse)).run()
-    assert (caught.value.where, caught.value.remedy) == ("searcher.epochs", "give it more")
 
 
 def test_result_that_cannot_be_used() -> None:
@@ -252,11 +196,230 @@ def test_watcher_is_not_the_plugin(at: int) -> None:
     assert caught.value is error
 
 
-def test_interruptions_pass() -> None:
-    """Ctrl-C is not turned into a failure."""
+@pytest.mark.parametrize("place", ["epoch", "result"])
+@pytest.mark.parametrize("watched", [True, False])
+def test_budget_is_kept_image_by_image(place: str, watched: bool) -> None:
+    """A loop without an end is stopped at the first image beyond the budget, whether or not anybody watches."""
+    counted: list[int] = []
 
-    def stop(_: object) -> EpochReport | None:
-        raise KeyboardInterrupt
+    def for_ever(stage: Any) -> Any:
+        while True:
+            counted.append(1)
+            stage.passed(1)
 
-    with pytest.raises(KeyboardInterrupt):
-        guarded(lambda: Plain(act=stop)).run()
+    class Endless(Plain):
+        result = for_ever if place == "result" else Plain.result
+
+    stage = guarded(lambda: Endless(3, None if place == "result" else for_ever), passes=50)
+    with pytest.raises(RunError, match=NAMED + "it passed 51 images forward, and had announced 50 at most") as caught:
+        stage.run((lambda progress: None) if watched else None)
+    assert caught.value.remedy is not None and "estimate_passes" in caught.value.remedy
+    assert len(counted) == (39 if place == "result" else 47)
+
+
+def test_budget_that_is_swallowed() -> None:
+    """A plugin that catches the error meets it at the next image, and at the end of the epoch at the latest."""
+    raised: list[str] = []
+
+    def swallow(stage: Any) -> None:
+        for _ in range(3):
+            try:
+                stage.passed(20)
+            except RunError as error:
+                raised.append(error.what)
+
+    with pytest.raises(RunError, match=NAMED + "it passed 64 images forward, and had announced 10 at most"):
+        guarded(lambda: Plain(1, swallow), passes=10).run()
+    assert len(raised) == 3
+
+
+def test_budget_after_resuming() -> None:
+    """Images before an interruption count."""
+    first = guarded(Plain, passes=9)
+    first.advance()
+    second = guarded(Plain, passes=9)
+    second.load_state_dict(first.state_dict())
+    second.advance()
+    with pytest.raises(RunError, match="it passed 12 images forward, and had announced 9 at most"):
+        second.advance()
+
+
+def test_epochs_are_a_budget() -> None:
+    """A stage may neither raise its number of epochs nor go back in it."""
+
+    def longer(stage: Any) -> None:
+        stage.epochs += 1
+
+    def rewind(stage: Any) -> None:
+        stage.epoch = -1
+
+    with pytest.raises(RunError, match=NAMED + "it does not end: its 3 epochs became 4 while it ran"):
+        guarded(lambda: Plain(act=longer)).run()
+    with pytest.raises(RunError, match=NAMED + "it does not end: it stands at epoch 0 after 1 epochs"):
+        guarded(lambda: Plain(act=rewind)).run()
+
+
+def grown() -> SuperModel:
+    """Two tasks were learned, and units for the third are new: layers of 2, 3, 2 and 3 units."""
+    model = super_model()
+    for task, path in enumerate([(0, 0, 0, 0), (0, 1, 0, 1)]):
+        model.expand(genotype("mdenas_mixture" if task else "darts_v1"), task)
+        model.keep(task, path)
+        model.freeze()
+    model.expand(genotype(), 2)
+    return model
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (0, 0, 0, 0),
+        [1, 2, 1, 2],
+        [np.int64(1), 2, np.int32(0), 0],
+        list(torch.tensor([1, 2, 0, 0])),
+    ],
+)
+def test_paths_that_fit(path: Any) -> None:
+    """Whole numbers of whatever type, one for each layer; they are kept as Python's."""
+    model = grown()
+    assert model.path_fault(path) is None
+    model.set_path(2, path)
+    assert model.paths[2] == tuple(int(index) for index in path)
+    assert all(type(index) is int for index in model.paths[2])
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ((0, 0, 0), r"path (0, 0, 0) does not fit layers of [2, 3, 2, 3] units"),
+        ((0,) * 5, "path (0, 0, 0, 0, 0) does not fit"),
+        ((), "path () does not fit"),
+        ((2, 0, 0, 0), "path (2, 0, 0, 0) does not fit"),
+        ((0, 0, 0, -1), "path (0, 0, 0, -1) does not fit"),
+        ((0, 0, 0, 10**30), "does not fit"),
+        ((0.0, 0, 0, 0), "(0.0, 0, 0, 0) is no path"),
+        ((math.nan, 0, 0, 0), "(nan, 0, 0, 0) is no path"),
+        ((np.float64(0), 0, 0, 0), "is no path"),
+        (("0", 0, 0, 0), "('0', 0, 0, 0) is no path"),
+        ((None, 0, 0, 0), "is no path"),
+        ("0000", "'0000' is no path"),
+        (None, "None is no path"),
+        ({0: 0, 1: 0, 2: 0, 3: 0}, "is no path"),
+        ({0, 1}, "is no path"),
+        (7, "7 is no path"),
+        (iter((0, 0, 0, 0)), "is no path"),
+        (np.zeros(4, dtype=int), "is no path"),
+        ([torch.tensor(0.5)] * 4, "is no path"),
+    ],
+)
+def test_paths_that_do_not_fit(path: Any, said: str) -> None:
+    """The fault is named, and nothing is changed."""
+    model = grown()
+    assert said in (model.path_fault(path) or "nothing")
+    with pytest.raises(ValueError, match="path"):
+        model.set_path(2, path)
+    assert dict(model.paths) == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
+
+
+def frozen_tensors(model: SuperModel) -> dict[str, Tensor]:
+    """Units and heads by which two tasks are computed, found by hand."""
+    layers: Any = model.layers
+    found = {
+        f"unit {index} of layer {layer} ({name})": tensor
+        for layer, units in enumerate(layers)
+        for index, unit in enumerate(units)
+        if model.unit_tasks[layer][index] < 2
+        for name, tensor in unit.state_dict().items()
+    }
+    for task in (0, 1):
+        found |= {f"the head of task {task} ({name})": t for name, t in model.heads[task].state_dict().items()}
+    return found
+
+
+def test_frozen_state() -> None:
+    """Checksums of old units with their statistics, of learned heads and of paths; of nothing else. No weight is copied
+    for it."""
+    model = grown()
+    state = model.frozen_state()
+    tensors = dict(frozen_tensors(model))
+    tensors |= {"the path of task 0": torch.tensor([0, 0, 0, 0]), "the path of task 1": torch.tensor([0, 1, 0, 1])}
+    assert state == {
+        name: hashlib.sha256(repr(tuple(tensor.shape)).encode() + tensor.numpy().tobytes()).hexdigest()
+        for name, tensor in tensors.items()
+    }
+    assert "unit 0 of layer 0 (norm.running_var)" in state and "the head of task 2 (weight)" not in state
+
+
+@pytest.mark.long
+def test_every_bit_is_looked_at() -> None:
+    """One bit of one number of any frozen tensor is a fault, which names it; once it is put back, there is none."""
+    model = grown()
+    before = model.frozen_state()
+    assert model.frozen_fault(before) is None
+    for place, (name, tensor) in enumerate(frozen_tensors(model).items()):
+        raw = tensor.view(-1).view(torch.uint8)
+        # The last bit of some byte: of a different one in each tensor.
+        at = place * 7 % len(raw)
+        raw[at] ^= 1
+        assert model.frozen_fault(before) == f"it changed {name}, which earlier tasks are computed by"
+        raw[at] ^= 1
+        assert model.frozen_fault(before) is None
+
+
+@pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
+def test_other_changes(change: str) -> None:
+    """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
+    model = grown()
+    before = model.frozen_state()
+    if change == "path":
+        model.set_path(1, (0, 0, 0, 0))
+    elif change == "no path":
+        del model.paths[1]
+    elif change == "unit":
+        for layer in range(4):
+            while model.candidates[layer] > 1:
+                units: Any = model.layers[layer]
+                del units[-1]
+                model.unit_tasks[layer].pop()
+    elif change == "thawed":
+        model.unit(3, 1).frozen = False
+    else:
+        head: Any = model.heads[0]
+        head.bias = torch.nn.Parameter(torch.cat([head.bias.data, head.bias.data]))
+    expected = {
+        "path": "the path of task 1",
+        "no path": "the head of task 1",
+        "unit": "unit 1 of layer 1",
+        "thawed": "unit 1 of layer 3",
+        "shape": "the head of task 0 (bias)",
+    }
+    assert f"it changed {expected[change]}" in (model.frozen_fault(before) or "nothing")
+
+
+def test_features() -> None:
+    """Features before a head on any path: with a head made by hand they give the logits of the task on that path."""
+    model = grown()
+    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for parameter in model.parameters():
+        torch.nn.init.uniform_(parameter, -0.5, 0.5)
+    model.eval()
+    seen = []
+    with torch.no_grad():
+        for path in ((0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2), (1, 0, 0, 2)):
+            features = model.features(x, path)
+            assert features.shape == (5, 32)
+            seen.append(features)
+            # Nothing was set by looking.
+            assert dict(model.paths) == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
+        heads: Any = model.heads
+        weight, bias = heads[1].weight, heads[1].bias
+        by_hand = torch.stack([(row * weight).sum(dim=1) + bias for row in seen[1]])
+        torch.testing.assert_close(model.forward_single_task(x, 1), by_hand)
+        heads[2].weight.copy_(torch.eye(32)[:2] * 3)
+        heads[2].bias.copy_(torch.tensor([1.0, -1.0]))
+        for path, features in zip(((1, 2, 1, 2), (1, 0, 0, 2)), seen[2:], strict=True):
+            model.set_path(2, path)
+            expected = torch.stack([3 * features[:, 0] + 1, 3 * features[:, 1] - 1], dim=1)
+            torch.testing.assert_close(model.forward_single_task(x, 2), expected)
+    # Other units, other features.
+    assert not any(torch.equal(one, other) for one in seen for other in seen if one is not other)

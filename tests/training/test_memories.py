@@ -17,9 +17,9 @@ from support.tiny import class_stream, one_thread
 from torch import Tensor
 
 from seu_bench.config.streams import Augmentation
-from seu_bench.data.augmentation import Augmenter
 from seu_bench.data.images import TaskImages
-from seu_bench.training.memories import Balanced, GroupedMemory, Herded, Memory, Reservoir, Ring, as_wide, herd
+from seu_bench.data.normaliser import Augmenter
+from seu_bench.training.memories import Balanced, Herded, Memory, Reservoir, Ring, as_wide, herd
 from seu_bench.training.monitoring.memory import bytes_by_kind
 from seu_bench.training.state import difference
 
@@ -97,20 +97,6 @@ def test_reservoir_keeps_images_whole() -> None:
     found = kept.x.flatten()
     assert torch.equal(kept.logits, found.view(-1, 1).expand(-1, 2)) and torch.equal(kept.y, found.long() % 3)
     assert torch.equal(kept.origin, found.long() // 8)
-
-
-def test_reservoir_takes_copies() -> None:
-    """Of batches that are changed later; and no gradient is kept."""
-    memory, given_ = Reservoir(10), batch(0, 4, logits=torch.zeros(4, 2, requires_grad=True) * 2)
-    memory.add(**given_)
-    given_["x"].fill_(-1)
-    assert numbers(memory) == [0, 1, 2, 3] and not memory.everything().logits.requires_grad
-    with pytest.raises(ValueError, match="each image has x, y, task, origin, logits, and these have x, y, task, ori"):
-        memory.add(**batch(4, 2))
-    with pytest.raises(
-        AttributeError, match="nothing called 'teacher' is remembered; there is x, y, task, origin, log"
-    ):
-        memory.draw(2).teacher  # noqa: B018
 
 
 def test_logits_are_widened() -> None:
@@ -204,22 +190,6 @@ def test_classes_of_learners_that_are_not_told_tasks_are_one() -> None:
     expect_uniform(counts, 24)
 
 
-def test_tasks_share_equally_although_learners_are_not_told() -> None:
-    memory = show(Balanced(5, by="task"), *(table([0] * 9, task, 9 * task, hides_task=True) for task in range(2)))
-    assert Counter(memory.everything().origin.tolist()) == {0: 3, 1: 2}
-    assert [its.tolist() for its in memory.by_task()] == [[0, 1, 2], [3, 4]] and Balanced(5).by_task() == []
-
-
-def test_balanced_images_are_those_of_the_lowest_priority() -> None:
-    """Of what is dropped nothing comes back: a smaller share is a part of the larger one."""
-    torch.manual_seed(0)
-    memory = show(Balanced(8), table([0] * 20))
-    before, priority = numbers(memory), memory.everything().priority
-    assert torch.equal(priority, priority.sort().values)
-    show(memory, table([1] * 20, 0, 20))
-    assert numbers(memory)[:4] == before[:4] and torch.equal(memory.everything().priority[:4], priority[:4])
-
-
 def test_the_newest_images_stay_in_a_ring() -> None:
     """Of each group, the newest first; also where a class comes back."""
     memory = show(Ring(each=3), table([0, 1, 0, 1, 0, 0]))
@@ -227,11 +197,6 @@ def test_the_newest_images_stay_in_a_ring() -> None:
     show(memory, table([0, 1], 0, 6))
     assert numbers(memory) == [6, 5, 4, 7, 3, 1]
     assert numbers(show(Ring(4, by="task"), table([0] * 6), table([0] * 6, 1, 6))) == [5, 4, 11, 10]
-
-
-def test_a_memory_needs_a_budget() -> None:
-    with pytest.raises(ValueError, match="needs a budget: capacity or each"):
-        GroupedMemory()
 
 
 # --- herding ----------------------------------------------------------------------------------------------------------
@@ -311,12 +276,6 @@ def test_bytes_of_images_of_several_data_sets() -> None:
     assert bytes_by_kind(memory.kept(plan)) == {"exemplars": 3 * (64 + 2) + 2 * (3 * 64 + 2)}
 
 
-def test_bytes_of_what_else_is_remembered() -> None:
-    stream, memory = class_stream([(0, 1)]), Reservoir(5)
-    memory.add(**batch(0, 9, logits=torch.zeros(9, 3)))
-    assert bytes_by_kind(memory.kept(stream.plan)) == {"exemplars": 5 * 66, "logits": 5 * 12}
-
-
 def flipping() -> Augmenter:
     """Mirrors each second image."""
     return Augmenter(Augmentation(flip=True), torch.zeros(1), torch.ones(1), torch.zeros(1))
@@ -335,16 +294,6 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     assert bool((kept[:, 0] < kept[:, 1]).all())
     (images,) = memory.tables()
     assert images.augmenter is not None and torch.equal(images.gather(torch.arange(7))[0][:, 0, 0], kept)
-
-
-def test_images_of_batches_are_augmented_already() -> None:
-    memory = Reservoir(9)
-    memory.begin_task(table([0], augmenter=flipping()))
-    x = torch.arange(18.0).view(9, 1, 1, 2)
-    memory.add(x=x, y=torch.zeros(9, dtype=torch.int64), task=torch.zeros(9, dtype=torch.int64))
-    for _ in range(5):
-        assert torch.equal(memory.at(torch.arange(9)).x, x)
-    assert all(images.augmenter is None for images in memory.tables())
 
 
 def test_what_is_changed_after_augmentation_is_not_augmented_again() -> None:

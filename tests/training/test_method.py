@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from support.tiny import all_threads, class_stream, context, disturb, learn, logits_of, one_thread, same, weights
+from support.tiny import all_threads, class_stream, context, disturb, learn, one_thread, same, weights
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -230,18 +230,6 @@ class Offering:
     @hookimpl
     def register_strategies(self, register: Any) -> None:
         register(Preferring.name, MethodFactory(Preferring))
-
-
-def test_predict_answers_in_evaluation_alone() -> None:
-    """In training the network's own logits are learned from, so that the same weights come of it."""
-    source = stream()
-    plain, strategy = (learn(source, made(method, source), tasks=2) for method in (Mine, Preferring))
-    own = weights(strategy.model)
-    assert torch.equal(own.pop("preference"), torch.tensor([0.0, 1000.0]))
-    assert same(own, weights(plain.model))
-    for task in (0, 1):
-        expected = logits_of(plain.model, source, task) + torch.tensor([0.0, 1000.0])
-        assert torch.equal(logits_of(strategy.model, source, task), expected)
 
 
 def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path) -> None:

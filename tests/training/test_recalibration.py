@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.neighbors import KNeighborsClassifier
+from support.closed_form import ridge_by_sklearn
 from support.tiny import CPU, all_threads, one_thread, same, weights
 from torch import Tensor, nn
 
@@ -14,8 +18,9 @@ from seu_bench.config.common_options import ScoringOptions
 from seu_bench.config.protocol import Schedule, SearchSchedule
 from seu_bench.data.images import TaskImages
 from seu_bench.training.loops import Forward
-from seu_bench_kit import recalibration_passes, schedule_passes
+from seu_bench_kit import h_score, knn_accuracy, log_evidence, recalibration_passes, ridge_accuracy, schedule_passes
 from seu_bench_kit.sampling import SampledStage, recalibrate
+from seu_bench_kit.transferability import RIDGE
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -107,33 +112,6 @@ def test_statistics_are_the_means_over_whole_batches() -> None:
     assert same({name: value for name, value in weights(network).items() if name.startswith("head")}, before)
 
 
-def test_nothing_is_drawn_and_nothing_else_trains() -> None:
-    """Dropout stays off, no gradient is left, the generators are where they were; with 0 images nothing changes."""
-    network, images = Branches().eval(), task_images()
-    dropout = nn.Dropout(0.5).eval()
-    outputs = []
-    state = torch.get_rng_state()
-
-    def forward(x: Tensor) -> Tensor:
-        outputs.append((x, dropout(x)))
-        return network(x, 0)
-
-    recalibrate(network, forward, images, 0, 10, lambda _: pytest.fail("nothing is to be passed"))
-    assert not outputs and float(network.norms[0].running_mean) == 0
-    recalibrate(network, forward, images, 25, 10, lambda _: None)
-    assert len(outputs) == 2 and all(torch.equal(x, y) for x, y in outputs)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(parameter.grad is None for parameter in network.parameters())
-
-
-def test_modules_outside_of_what_trains_are_untouched() -> None:
-    """A frozen network before the one that trains keeps statistics and mode, though it is computed."""
-    frozen, network = Branches().eval(), Branches().eval()
-    before = weights(frozen)
-    recalibrate(network, lambda x: network(x + frozen(x, 0).mean(), 0), task_images(), 1024, 10, lambda _: None)
-    assert same(weights(frozen), before) and int(network.norms[0].num_batches_tracked) == 8
-
-
 @pytest.mark.parametrize(
     ("limit", "images", "batch", "expected"),
     [(1024, 0, 8, 0), (1024, 1, 8, 1), (1024, 8, 8, 8), (1024, 15, 8, 8), (1024, 5000, 96, 960), (0, 50, 8, 0)],
@@ -146,21 +124,105 @@ def test_passes(limit: int, images: int, batch: int, expected: int) -> None:
     assert schedule_passes(options, schedule, 2 * images) == (7 * images, 7 * (images + expected))
 
 
-@pytest.mark.parametrize("limit", [0, 25, 1024])
-def test_passes_are_counted(limit: int) -> None:
-    """The stage counts what is announced."""
-    stage = Known(limit, task_images(45))
-    stage.run()
-    assert stage.image_passes == sum(schedule_passes(ScoringOptions(recalibration_images=limit), SCHEDULE, 45))
+@pytest.mark.parametrize("k", [1, 5, 15, 400])
+def test_against_scikit_learn(k: int) -> None:
+    """The same answers, ties of votes included; distances have no ties here."""
+    generator = np.random.default_rng(k)
+    points, queries = generator.normal(size=(200, 7)), generator.normal(size=(90, 7))
+    labels, wanted = generator.integers(0, 4, 200), generator.integers(0, 4, 90)
+    expected = KNeighborsClassifier(min(k, 200), algorithm="brute").fit(points, labels).score(queries, wanted)
+    assert knn_accuracy(*map(torch.from_numpy, (points, labels, queries, wanted)), k=k) == pytest.approx(expected)
+    assert 0 < expected < 1
 
 
-def test_resumes_bit_by_bit() -> None:
-    """Killed after any epoch a stage ends with the same rewards, weights and statistics."""
-    whole = Known(1024)
-    states: list[dict[str, Any]] = []
-    whole.run(pause=lambda stage: states.append(copy.deepcopy(stage.state_dict())))
-    for state in states:
-        stage = Known(1024)
-        stage.load_state_dict(state)
-        assert stage.run() == whole.rewards
-        assert same(weights(stage.network), weights(whole.network))
+def test_ties() -> None:
+    """Equal votes go to the lowest class, equal distances to the point that comes first."""
+    points, labels = torch.tensor([[2.0], [-2.0], [0.0]]), torch.tensor([1, 0, 2])
+    query = torch.tensor([[0.0]])
+    assert knn_accuracy(points, labels, query, torch.tensor([0]), k=3) == 1.0
+    # The nearest, class 2, and of the two at distance 2 the first, class 1.
+    assert knn_accuracy(points, labels, query, torch.tensor([1]), k=2) == 1.0
+
+
+# --- ridge ---
+
+
+@pytest.mark.parametrize(("images", "features", "noise"), [(40, 6, 1.5), (12, 30, 1.0), (5, 3, 3.0)])
+def test_ridge_is_ridge_regression(images: int, features: int, noise: float) -> None:
+    """The accuracy is that of scikit-learn's ridge on one-hot targets and equally standardised features."""
+    seen = set()
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        centres = generator.normal(0, 1, (3, features))
+        labels, check_labels = (np.concatenate([[0, 1, 2], generator.integers(0, 3, images)]) for _ in range(2))
+        # Features of very different means and sizes, one of which never changes.
+        size = 10.0 ** generator.integers(-2, 3, features)
+        rows, check = (
+            ((centres[y] + generator.normal(0, noise, (len(y), features))) * size + 3 * size).astype(np.float32)
+            for y in (labels, check_labels)
+        )
+        rows[:, 0] = check[:, 0] = 7.0
+        given = [torch.from_numpy(values) for values in (rows, labels, check, check_labels)]
+        expected = ridge_by_sklearn(*given)
+        assert ridge_accuracy(*given) == pytest.approx(expected, abs=1e-12)
+        seen.add(expected)
+    # Neither always right nor always the same.
+    assert len(seen) > 1 and min(seen) < 1
+
+
+def test_ridge_of_separable_classes() -> None:
+    """Classes that lie apart are told apart without a fault; features without a difference tell nothing."""
+    labels = torch.arange(30) % 3
+    features = torch.eye(3)[labels] * 5 + torch.randn(30, 3, generator=torch.Generator().manual_seed(0)) * 0.1
+    assert ridge_accuracy(features, labels, features.flip(0), labels.flip(0)) == 1.0
+    assert ridge_accuracy(features, labels, features.flip(0), (labels + 1).flip(0) % 3) == 0.0
+    flat = torch.full((30, 4), 2.5)
+    assert ridge_accuracy(flat, labels, flat, labels) == pytest.approx(1 / 3)
+    # Far from zero, where single precision would lose the difference.
+    assert ridge_accuracy(features + 1000, labels, features + 1000, labels) == 1.0
+
+
+# --- scores without a classifier ---
+
+
+def made(seed: int, images: int, width: int, apart: float, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features of classes whose centres lie so far apart, all classes among them."""
+    generator = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(classes), generator.integers(0, classes, images - classes)])
+    centres = generator.normal(0, apart, (classes, width))
+    return torch.from_numpy(centres[labels] + generator.normal(0, 1, (images, width)) + 5), torch.from_numpy(labels)
+
+
+@pytest.mark.parametrize(("images", "width"), [(60, 4), (12, 30), (40, 40)])
+def test_log_evidence_is_the_highest(images: int, width: int) -> None:
+    """The evidence of each class is the density of its indicator, with the precisions for which that is highest."""
+    features, labels = made(images, images, width, 0.8)
+    # In coordinates of what is orthogonal to constants, which are what centring leaves.
+    basis = np.linalg.svd(np.eye(images) - 1 / images)[0][:, : images - 1]
+    rows = basis.T @ features.numpy()
+    expected = []
+    for name in range(3):
+        target = basis.T @ (labels == name).double().numpy()
+
+        def negative(precisions: np.ndarray, target: np.ndarray = target) -> float:
+            weights, noise = np.exp(-precisions).clip(1e-9)
+            covariance = noise * np.eye(images - 1) + weights * rows @ rows.T
+            density = multivariate_normal(np.zeros(images - 1), covariance, allow_singular=True)
+            return -float(density.logpdf(target)) / (images - 1)
+
+        starts = [(0.0, 0.0), (3.0, 3.0), (6.0, 2.0), (3.0, 10.0)]
+        expected.append(-min(minimize(negative, start, method="Nelder-Mead").fun for start in starts))
+    assert log_evidence(features, labels) == pytest.approx(float(np.mean(expected)), abs=2e-3)
+
+
+@pytest.mark.parametrize(("images", "width"), [(60, 4), (12, 30)])
+def test_h_score_by_hand(images: int, width: int) -> None:
+    """The trace, from NumPy's covariances of standardised features and of their class means."""
+    features, labels = made(3, images, width, 1.0)
+    rows, names = features.numpy(), labels.numpy()
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    means = np.stack([rows[names == name].mean(axis=0) for name in names])
+    covariance = np.cov(rows.T, bias=True) + RIDGE * np.eye(width)
+    expected = np.trace(np.linalg.inv(covariance) @ np.cov(means.T, bias=True))
+    assert h_score(features, labels) == pytest.approx(expected)
+    assert h_score(features * 7 - 3, labels) == pytest.approx(expected)

@@ -12,7 +12,7 @@ from torch import nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.training.loops import make_sgd
-from seu_bench.training.monitoring.stability import Stability
+from seu_bench.training.monitoring.learning import Stability
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
-import random
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.tiny import (
-    SMALL,
     all_threads,
     build,
     class_stream,
@@ -22,17 +20,20 @@ from support.tiny import (
     genotype,
     learn,
     one_thread,
-    registry,
     same,
     weights,
 )
-from torch import nn
+from torch import Tensor, nn
 
 from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
-from seu_bench.errors import RunError
-from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate, make_sgd, set_rate
-from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
-from seu_bench.training.strategy import TrainingStage
+from seu_bench.errors import CheckpointError, RunError
+from seu_bench.training.backbones import backbone_model
+from seu_bench.training.costing import fixed_size_cost
+from seu_bench.training.interfaces import StageCost
+from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate
+from seu_bench.training.stage import EpochReport, Phase, Stage, StageProgress, TaskData
+from seu_bench.training.state import checkpoint_error_context, difference, not_finite
+from seu_bench.training.strategy import StagedStrategy, TrainingStage
 from seu_bench.utils.seeding import RandomState, derive_seed
 from seu_bench_kit.components import CreationTask, SearchTask
 from seu_bench_kit.search_space import OPERATIONS, SearchSpace
@@ -123,76 +124,7 @@ def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> Non
     assert same(ending(second, second.run()), expected)
 
 
-@every_stage
-@pytest.mark.long
-def test_checkpoint_of_an_earlier_version(make: Callable[..., Stage[Any]]) -> None:
-    """What was not counted then is not known, and the rest is learned as ever."""
-    whole, first, second = make(), make(), make()
-    expected = ending(whole, whole.run())
-    first.advance()
-    state = first.state_dict()
-    for key in ("flops", "clipped", "guessing"):
-        del state[key]
-    second.load_state_dict(state)
-    seen: list[StageProgress] = []
-    assert same(ending(second, second.run(seen.append)), expected)
-    assert (seen[-1].flops, seen[-1].clipped_share, seen[-1].chance_share) == (None, None, None)
-
-
-@every_stage
-def test_state_is_not_loaded_into_another_stage(make: Callable[..., Stage[Any]]) -> None:
-    """The state of another stage, or of the same stage of another task, is refused before anything is changed."""
-    stage = make()
-    stage.advance()
-    state = stage.state_dict()
-    fresh = make()
-    for change in ({"stage": "another"}, {"task": 5}):
-        with pytest.raises(RunError, match=r"this is the state of stage .*, not of stage"):
-            fresh.load_state_dict({**state, **change})
-    assert fresh.epoch == 0
-
-
 # --- randomness ---------------------------------------------------------------------------------------------------
-
-
-@every_stage
-@pytest.mark.long
-def test_nothing_outside_disturbs_a_stage(make: Callable[..., Stage[Any]]) -> None:
-    """Draws of others between epochs change nothing; another seed changes the result."""
-    quiet = make()
-    expected = ending(quiet, quiet.run())
-    disturb()
-    stage = make()
-    while stage.epoch < stage.epochs:
-        disturb()
-        stage.advance()
-    disturb()
-    assert same(ending(stage, stage.run()), expected)
-    other = make(seed=4)
-    assert not same(ending(other, other.run()), expected)
-
-
-@every_stage
-@pytest.mark.long
-def test_a_stage_disturbs_nothing_outside(make: Callable[..., Stage[Any]]) -> None:
-    """The global generators of torch, NumPy and random stand after a stage where they stood before."""
-    stage = make()
-    disturb()
-    expected = [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()]
-    disturb()
-    stage.run()
-    assert [torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()] == expected
-
-
-def test_making_a_search_disturbs_nothing_outside() -> None:
-    """The proxy's first weights come from the stage's own randomness."""
-    torch.manual_seed(1)
-    expected = torch.rand(2).tolist()
-    torch.manual_seed(1)
-    first = weights(search().network)
-    assert torch.rand(2).tolist() == expected
-    assert same(weights(search().network), first)
-    assert not same(weights(search(seed=4).network), first)
 
 
 def test_derived_seeds() -> None:
@@ -265,47 +197,6 @@ def test_loss_that_is_not_finite(make: Callable[..., Stage[Any]]) -> None:
 # --- what is passed forward ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epochs", [None, 3])
-@pytest.mark.long
-def test_passes_of_searcher_and_creator(epochs: int | None) -> None:
-    """The factories predict exactly what the stages pass forward, also of an odd number of images: 17 train,
-    the two whole batches of eight among them recalibrate, and 18 are scored."""
-    count = len(STREAM.tasks[1].train)
-    assert count == 35
-    pairs: list[tuple[Any, Any, Any]] = [
-        (
-            registry().searchers.find("mdl").factory.estimate_passes(SearchOptions(epochs=epochs), SEARCH, count),
-            search(epochs=epochs),
-            17,
-        ),
-        (
-            registry().creators.find("mdl").factory.estimate_passes(CreationOptions(epochs=epochs), CREATION, count),
-            creation(epochs=epochs),
-            17,
-        ),
-    ]
-    for (train, evaluate), stage, half in pairs:
-        assert (train, evaluate) == ((epochs or 4) * half, (epochs or 4) * (16 + half + 1))
-        stage.run()
-        assert stage.image_passes == train + evaluate
-
-
-@pytest.mark.parametrize("restore", ["best_valid", pytest.param("last", marks=pytest.mark.long)])
-@pytest.mark.parametrize("strategy", ["seu", "naive"])
-def test_passes_of_a_whole_run(strategy: str, restore: str) -> None:
-    """The strategy's cost is what its stages pass forward, stage by stage."""
-    seen: list[StageProgress] = []
-    options = {"restore": restore}
-    learn(STREAM, build(STREAM, strategy, on_progress=seen.append, **options))
-    found = {(report.stage, report.task): report.image_passes for report in seen if report.done}
-    small = SMALL if strategy == "seu" else {"epochs": 2, "batch_size": 16}
-    cost = registry().strategies.find(strategy).factory.cost(context(STREAM.plan, strategy, {**small, **options}))
-    expected = {(s.name, s.task): s.image_passes for s in cost.stages if s.name != "evaluation"}
-    assert found == expected
-    evaluations = {s.task: (s.train, s.evaluate) for s in cost.stages if s.name == "evaluation"}
-    assert evaluations == {0: (0, 24), 1: (0, 48)}
-
-
 # --- schedules and best weights -----------------------------------------------------------------------------------
 
 
@@ -321,28 +212,6 @@ def test_cosine_rate() -> None:
     assert cosine_rate(floor, 99) == pytest.approx(0.001 + 0.012 * (1 + math.cos(0.99 * math.pi)), abs=1e-17)
 
 
-@pytest.mark.parametrize("make", [search, creation], ids=["search", "creation"])
-def test_stages_follow_the_cosine(make: Callable[..., Any]) -> None:
-    """The optimiser's rate in each epoch is the schedule's."""
-    stage = make()
-    rates = []
-    while stage.epoch < stage.epochs:
-        stage.advance()
-        rates.append(stage.optimizer.param_groups[0]["lr"])
-    assert rates == [cosine_rate(stage.schedule, epoch) for epoch in range(4)]
-    assert rates[0] == 0.025 and rates[2] == pytest.approx(0.013, abs=1e-17)
-
-
-def test_sgd_is_made_as_scheduled() -> None:
-    """Rate, momentum and weight decay reach the optimiser."""
-    schedule = Schedule(learning_rate=0.3, momentum=0.7, weight_decay=0.02)
-    optimizer = make_sgd([nn.Parameter(torch.ones(1))], schedule)
-    group = optimizer.param_groups[0]
-    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.3, 0.7, 0.02)
-    set_rate(optimizer, 0.1)
-    assert group["lr"] == 0.1
-
-
 def test_best_weights() -> None:
     """The weights of the lowest loss come back, the first of equal ones; without an offer nothing changes."""
     module = nn.Linear(1, 1)
@@ -355,26 +224,6 @@ def test_best_weights() -> None:
         best.offer(loss)
     best.restore()
     assert module.weight.item() == 2 and best.loss == 1.0
-
-
-def test_creation_restores_the_best_weights() -> None:
-    """After creation the new units have the weights of the lowest loss on the second half, or the last ones."""
-    stage = creation(restore="last")
-    stage.advance()
-    while stage.epoch < stage.epochs:
-        stage.advance()
-    last = weights(stage.best.module)
-    stage.run()
-    assert same(weights(stage.best.module), last) and stage.best.loss == math.inf
-    stage = creation()
-    lowest, kept = math.inf, last
-    while stage.epoch < stage.epochs:
-        stage.advance()
-        if stage.best.loss < lowest:
-            lowest, kept = stage.best.loss, weights(stage.best.module)
-    stage.run()
-    assert 0 < lowest < math.inf
-    assert same(weights(stage.best.module), kept)
 
 
 @pytest.mark.parametrize("limit", [1e-3, 5.0, 1e6, float("nan")])
@@ -392,3 +241,146 @@ def test_gradients_are_clipped_as_torch_does(limit: float) -> None:
         assert torch.equal(one.grad.nan_to_num(7.0), other.grad.nan_to_num(7.0))
     assert ours[2].grad is None
     clip_gradients([], limit)
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [
+        ({"a": torch.ones(2), "b": [torch.ones(1), torch.tensor([1.0, float("nan")])]}, "b[1]"),
+        ({"a": {"b": torch.tensor(float("-inf"))}}, "a.b"),
+        ({"a": torch.tensor([2**62]), "b": float("inf")}, None),
+    ],
+)
+def test_not_finite(state: Any, name: str | None) -> None:
+    """The tensor is named; plain numbers may be infinite."""
+    assert not_finite(state) == name
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "place"),
+    [
+        ({"a": [torch.ones(2), 1]}, {"a": (torch.ones(2), 1)}, None),
+        ({"a": [torch.ones(2), 1]}, {"a": [torch.ones(2), True]}, "a[1]"),
+        ({"a": {"b": torch.ones(2)}}, {"a": {"b": torch.ones(2).double()}}, "a.b"),
+        ({"a": {"b": torch.ones(2)}}, {"a": {"c": torch.ones(2)}}, "a"),
+        ({"a": {"b": torch.ones(2), "c": 1}}, {"a": {"b": torch.ones(2), "d": 1}}, "a"),
+        ({"a": torch.ones(())}, {"a": 1.0}, "a"),
+        ({"a": [None, "x"]}, {"a": [None]}, "a"),
+    ],
+)
+def test_difference(one: Any, other: Any, place: str | None) -> None:
+    """The first place is named; lists and tuples of equal parts are equal."""
+    assert difference(one, other) == difference(other, one) == place
+
+
+def test_errors_of_loading() -> None:
+    """Any error becomes one of ours, with the receiver and the first line; those that are ours stay as they are."""
+    with (
+        pytest.raises(CheckpointError, match="the state does not fit task 3: KeyError: 'weights'") as caught,
+        checkpoint_error_context("task 3"),
+    ):
+        raise KeyError("weights")
+    assert isinstance(caught.value.__cause__, KeyError) and "--restart" in str(caught.value.remedy)
+    ours = RunError("of another stage")
+    with pytest.raises(RunError) as same, checkpoint_error_context("task 3"):
+        raise ours
+    assert same.value is ours
+
+
+#: Of 16 images of a task a quarter is withheld for validation; batches of 8 and 4, two epochs.
+IMAGES, TRAIN, BATCHES, EPOCHS = 8, 12, 2, 2
+
+
+class Repeating(StagedStrategy):
+    """Passes its first batch once more with every batch but the first."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.first: Tensor | None = None
+
+    def criterion(self) -> Tensor:
+        loss = super().criterion()
+        if not self.is_training:
+            return loss
+        if self.first is None:
+            self.first = self.mb_x
+            return loss
+        self.passed(len(self.first))
+        return loss + self.model.forward_single_task(self.first, 0).square().mean()
+
+
+class Noting(StagedStrategy):
+    """Notes the length of each batch, in place."""
+
+    state_attributes = ("sizes", "fixed")
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.sizes: list[int] = []
+        self.fixed = torch.zeros(3)
+
+    def criterion(self) -> Tensor:
+        if self.is_training:
+            self.sizes.append(len(self.mb_x))
+        return super().criterion()
+
+
+def test_state_within_a_phase() -> None:
+    """It has what the phase found beside what there is now, whatever changes in place; what did not change, once."""
+    stream = class_stream([[0, 1]], images=IMAGES)
+    made = context(stream.plan, "naive", {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8})
+    strategy = Noting.of(made, model=backbone_model(made))
+    states: list[dict[str, Any]] = []
+    strategy.pause = lambda _: states.append(copy.deepcopy(strategy.state_dict()))
+    learn(stream, strategy)
+    assert [state["own"]["sizes"] for state in states] == [[], []]
+    assert [state["own_now"]["sizes"] for state in states] == [[8, 4], [8, 4, 8, 4]]
+    assert all(state["own"]["fixed"] is state["own_now"]["fixed"] for state in states)
+    resumed = Noting.of(made, model=backbone_model(made))
+    resumed.load_state_dict(states[0])
+    learn(stream, resumed)
+    assert resumed.sizes == [8, 4, 8, 4] and states[0]["own_now"]["sizes"] == [8, 4]
+    assert vars(resumed.clock) == vars(strategy.clock)
+
+
+def test_passes_beyond_the_batch() -> None:
+    """Image passes and operations are those that the estimate has for them, though the first batch is a plain one."""
+    stream = class_stream([[0, 1], [2, 3]], images=IMAGES)
+    ended: list[StageProgress] = []
+    options = {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8, "restore": "last"}
+    made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
+    learn(stream, Repeating.of(made, model=backbone_model(made)))
+    assert [task.num_train for task in made.plan.tasks] == [TRAIN, TRAIN]
+    more = [8 * (BATCHES * EPOCHS - 1), 8 * BATCHES * EPOCHS]
+    cost = fixed_size_cost(made, [StageCost("training", task, images, 0) for task, images in enumerate(more)])
+    assert [it.image_passes for it in ended] == [EPOCHS * TRAIN + images for images in more]
+    assert sum(it.flops or 0 for it in ended) == cost.train_flops == cost.train_flops_min
+
+
+class Refining(StagedStrategy):
+    """Trains each task once more, for one epoch at a rate of its own."""
+
+    def phases(self, task: TaskData) -> list[Phase]:
+        again = self.schedule.model_copy(update={"epochs": 1, "learning_rate": 0.125})
+        return [*super().phases(task), Phase(lambda: TrainingStage(self, task, "refining", again))]
+
+
+def test_another_training_of_a_task() -> None:
+    """It has its own name, seed, epochs and learning rate; batches are those of the strategy."""
+    stream = class_stream([[0, 1]], images=IMAGES)
+    ended: list[StageProgress] = []
+    options = {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8, "restore": "last"}
+    made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
+    strategy = Refining.of(made, model=backbone_model(made))
+    rates: list[float] = []
+    step = strategy.optimizer_step
+    strategy.optimizer_step = lambda: (rates.append(strategy.optimizer.param_groups[0]["lr"]), step())[1]  # type: ignore[method-assign]
+    learn(stream, strategy)
+    assert [(it.stage, it.epochs, it.image_passes) for it in ended] == [
+        ("training", EPOCHS, EPOCHS * TRAIN),
+        ("refining", 1, TRAIN),
+    ]
+    assert rates[EPOCHS * BATCHES :] == [0.125] * BATCHES and 0.125 not in rates[: EPOCHS * BATCHES]
+    task = TaskData(0, stream.tasks[0].train, None)
+    states = [TrainingStage(strategy, task, name).randomness.state_dict() for name in ("training", "refining")]
+    assert not torch.equal(states[0]["torch"], states[1]["torch"])

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from avalanche.training.plugins import EvaluationPlugin
 from support.tiny import (
-    accuracy_of,
     all_threads,
+    benchmark,
     build,
+    class_split,
     class_stream,
-    context,
     learn,
-    logits_of,
     one_thread,
     raw_dataset,
-    registry,
     same,
     weights,
 )
+from support.tried import tried
+from torch import Tensor
 
-from seu_bench.data.streams import TaskStream
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.run import Request
+from seu_bench.data.dataset import RawDataset, RawSplit
+from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.errors import UnknownNameError
+from seu_bench.models import Dropout
+from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.plugin import Registry
+from seu_bench.testing import Trial
 from seu_bench.training.loops import TrainingStage
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix
 from seu_bench.training.stage import Phase, TaskData
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.task_inference import TaskInference
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -43,39 +50,8 @@ LEARNING: dict[str, dict[str, Any]] = {
 }
 
 
-#: :data:`tiny.SMALL` by the options' own names, a little shorter.
-LEARNED_SMALL: dict[str, Any] = {
-    **{"cells": 3, "channels": 2, "epochs": 2, "batch_size": 16},
-    **{"searcher.epochs": 1, "searcher.cells": 3, "searcher.channels": 2, "creator.epochs": 2},
-}
-
-
 def stream(**more: Any) -> TaskStream:
     return class_stream([[0, 1], [2, 3, 4]], **{"images": 16, **more})
-
-
-@both_at_length
-def test_learns(name: str) -> None:
-    """Each task is learned well above chance from a plain Avalanche script."""
-    source = class_stream([[0, 1], [2, 3]], images=32)
-    strategy = build(source, name, **LEARNING[name])
-    scenario = source.avalanche()
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        strategy.eval(scenario.test_stream[: task + 1])
-        # 24 images of two classes: chance is right 20 times or more once in 1,300.
-        assert accuracy_of(strategy.model, source, task) >= 20 / 24
-
-
-@both_at_length
-def test_depends_on_the_seed_alone(name: str) -> None:
-    """The same seed gives the same bits whatever was drawn before; another seed gives others."""
-    found = []
-    for seed, noise in ((0, 1), (0, 2), (1, 1)):
-        torch.manual_seed(noise)
-        found.append(weights(learn(stream(), build(stream(), name, seed=seed)).model))
-    assert same(found[0], found[1])
-    assert not same(found[0], found[2])
 
 
 def misled(split: str) -> TaskStream:
@@ -136,34 +112,6 @@ def test_an_experience_as_evaluation_stream(name: str) -> None:
     assert same(found[0], found[1])
 
 
-@both
-@pytest.mark.long
-def test_never_touches_later_tasks(name: str) -> None:
-    """A later task's images may be anything, all its splits, while an earlier one is learned."""
-    clean, poisoned = stream(), stream()
-    for images in (poisoned.tasks[1].train, poisoned.tasks[1].valid, poisoned.tasks[1].test, poisoned.tasks[0].test):
-        images.store[images.rows] = math.nan
-    found = [weights(learn(source, build(source, name), tasks=1).model) for source in (clean, poisoned)]
-    assert same(found[0], found[1])
-
-
-@both
-@pytest.mark.long
-def test_never_touches_earlier_tasks(name: str) -> None:
-    """An earlier task's images are not used again."""
-    found = []
-    for poison in (False, True):
-        source = stream()
-        strategy, scenario = build(source, name), source.avalanche()
-        for task, experience in enumerate(scenario.train_stream):
-            if poison and task:
-                for images in (source.tasks[0].train, source.tasks[0].valid, source.tasks[0].test):
-                    images.store[images.rows] = math.nan
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        found.append(weights(strategy.model))
-    assert same(found[0], found[1])
-
-
 @pytest.mark.parametrize(("batch_size", "batches"), [(5, 5), (23, 1), (100, 1)])
 def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None:
     """24 images: a strategy knows which batch of how many it trains on; one image left over is no batch."""
@@ -184,79 +132,7 @@ def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None
 # --- streams of unusual shapes ------------------------------------------------------------------------------------
 
 
-@both_at_length
-@pytest.mark.parametrize(
-    ("groups", "counts"),
-    [
-        ([[0], [1, 2, 3], [4, 5]], [16] * 6),
-        pytest.param([[0, 1]], [16] * 2, marks=pytest.mark.long),
-        pytest.param([[0, 1], [2, 3]], [17, 1, 1, 17], marks=pytest.mark.long),
-        ([[0, 1], [2, 3]], [2, 2, 2, 2]),
-    ],
-    ids=["unequal", "single task", "class missing from validation", "four images"],
-)
-def test_unusual_streams(name: str, groups: Sequence[Sequence[int]], counts: list[int]) -> None:
-    """Heads of any width, one task only, a class that validation never sees, hardly any images: all are learned."""
-    source = class_stream(groups, data=raw_dataset(counts, [4] * len(counts)))
-    if counts[0] == 17:
-        assert any(len(set(task.valid.labels.tolist())) == 1 for task in source.tasks)
-    strategy = learn(source, build(source, name))
-    for task, group in enumerate(groups):
-        logits = logits_of(strategy.model, source, task)
-        assert logits.shape == (4 * len(group), len(group)) and bool(torch.isfinite(logits).all())
-
-
-@both_at_length
-def test_three_channels_and_odd_sizes(name: str) -> None:
-    """Colour images whose size is no multiple of four."""
-    source = class_stream([[0, 1], [2, 3]], images=12, channels=3, size=11)
-    strategy = learn(source, build(source, name))
-    assert bool(torch.isfinite(logits_of(strategy.model, source, 1)).all())
-
-
 # --- forgetting ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "preset", ["default", *(pytest.param(name, marks=pytest.mark.long) for name in ("paper_literal", "code"))]
-)
-def test_seu_forgets_exactly_nothing(preset: str) -> None:
-    """The accuracy matrix's columns are constant from the diagonal on, and logits keep their bits."""
-    source = class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)
-    matrix = AccuracyMatrix(3)
-    made = context(
-        source.plan,
-        "seu",
-        {**LEARNED_SMALL, "preset": preset},
-        evaluator=EvaluationPlugin(matrix, loggers=[SilentLogger()]),
-    )
-    strategy: Any = registry().strategies.find("seu").factory.build(made)
-    scenario = source.avalanche()
-    logits = []
-    for task, experience in enumerate(scenario.train_stream):
-        strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        strategy.eval(scenario.test_stream[: task + 1])
-        logits.append(logits_of(strategy.model, source, task))
-        for earlier in range(task + 1):
-            assert torch.equal(logits_of(strategy.model, source, earlier), logits[earlier])
-    rows = matrix.result()
-    for task in range(3):
-        assert rows[task][task + 1 :] == [None] * (2 - task)
-        assert {rows[later][task] for later in range(task, 3)} == {accuracy_of(strategy.model, source, task)}
-
-
-@pytest.mark.long
-def test_evaluation_changes_nothing() -> None:
-    """Evaluating neither changes the model nor draws random numbers."""
-    source = stream()
-    strategy = learn(source, build(source, "seu"))
-    before = weights(strategy.model)
-    torch.manual_seed(0)
-    expected = torch.rand(1)
-    torch.manual_seed(0)
-    strategy.eval(source.avalanche().test_stream)
-    assert torch.equal(torch.rand(1), expected)
-    assert same(weights(strategy.model), before)
 
 
 def test_training_in_two_stages() -> None:
@@ -280,3 +156,184 @@ def test_training_in_two_stages() -> None:
     task = TaskData(0, source.tasks[0].train, source.tasks[0].valid)
     stages = [TrainingStage(strategy, task, name) for name in ("training", "head")]
     assert not torch.equal(*(stage.randomness.state_dict()["torch"] for stage in stages))
+
+
+#: Logits of three images, for two tasks of two and three classes.
+LOGITS = (
+    torch.tensor([[2.0, 0.0], [0.1, 0.0], [5.0, 5.0]], dtype=torch.float64),
+    torch.tensor([[0.0, 0.1, 0.2], [3.0, 0.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64),
+)
+
+
+class Fixed(MultiHeadModel):
+    """Answers with given logits."""
+
+    def __init__(self, logits: tuple[Tensor, ...]) -> None:
+        super().__init__([part.shape[1] for part in logits])
+        self.logits = logits
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        return self.logits[task_label]
+
+
+def entropy(logits: list[float]) -> float:
+    """Of the softmax, divided by its largest value."""
+    weights = [math.exp(value) for value in logits]
+    shares = [weight / sum(weights) for weight in weights]
+    return -sum(share * math.log(share) for share in shares) / math.log(len(logits))
+
+
+def test_scores_are_those_computed_by_hand() -> None:
+    """Entropy divided by that of guessing, and the logarithm of the sum of exponentials."""
+    for logits in LOGITS:
+        for row, by_entropy, by_energy in zip(
+            logits.tolist(),
+            TaskInference("entropy", (2, 3), "class").score(logits).tolist(),
+            TaskInference("energy", (2, 3), "class").score(logits).tolist(),
+            strict=True,
+        ):
+            assert by_entropy == pytest.approx(-entropy(row), abs=1e-12)
+            assert by_energy == pytest.approx(math.log(sum(map(math.exp, row))), abs=1e-12)
+
+
+@pytest.mark.parametrize(("certainty", "tasks"), [("entropy", [0, 1, 1]), ("energy", [0, 1, 0])])
+def test_the_most_certain_path_answers(certainty: Any, tasks: list[int]) -> None:
+    """The third image: two equal logits are uncertain by entropy, and large ones certain by energy."""
+    found = TaskInference(certainty, (2, 3), "class")(Fixed(LOGITS), torch.zeros(3, 1), 2)
+    assert found.shape == (3, 5)
+    lowest = torch.finfo(torch.float64).min
+    for image, task in enumerate(tasks):
+        parts = [LOGITS[0][image], LOGITS[1][image]]
+        parts[1 - task] = torch.full_like(parts[1 - task], lowest)
+        assert torch.equal(found[image], torch.cat(parts))
+
+
+def test_domains_answer_with_shared_classes() -> None:
+    """The logits of the path chosen, as they are."""
+    logits = (LOGITS[0], torch.tensor([[0.0, 0.1], [0.0, 9.0], [0.0, 1.0]], dtype=torch.float64))
+    found = TaskInference("entropy", (2, 2), "domain")(Fixed(logits), torch.zeros(3, 1), 2)
+    assert torch.equal(found, torch.stack([logits[0][0], logits[1][1], logits[1][2]]))
+
+
+def test_tasks_not_learned_do_not_answer() -> None:
+    """They have no path."""
+    found = TaskInference("entropy", (2, 3), "class")(Fixed(LOGITS), torch.zeros(3, 1), 1)
+    assert torch.equal(found, LOGITS[0])
+
+
+@pytest.mark.parametrize("name", ["linear", "independent"])
+def test_what_is_learned_is_the_same_as_with_task_labels(name: str) -> None:
+    """Task labels are known while a task is learned: the weights are the same, bit by bit."""
+    known = tried(name)
+    inferring = {**known.options, "infer_task": "entropy"}
+    weights = [
+        replace(known, options=options, scenario=scenario).learner("tiny_three").learn_all().weights()
+        for options, scenario in ((known.options, "task"), (inferring, "class"), (inferring, "domain"))
+    ]
+    assert same(weights[0], weights[1]) and same(weights[0], weights[2])
+
+
+def test_all_paths_are_counted() -> None:
+    """Multiply-accumulates of an image and image passes of evaluation, in the estimate and as measured."""
+    known = tried("independent")
+    inferring = replace(known, options={**known.options, "infer_task": "energy"}, scenario="class")
+    plain, learner = known.learner("tiny_three").learn_all(), inferring.learner("tiny_three").learn_all()
+    path = plain.sizes.macs[0]
+    assert plain.sizes.macs == [path] * 3
+    assert learner.sizes.macs == list(learner.cost.macs) == [path, 2 * path, 3 * path]
+    assert learner.cost.all_passes - learner.cost.image_passes == 20 * (1 + 2 * 2 + 3 * 3)
+    assert plain.cost.all_passes - plain.cost.image_passes == 20 * (1 + 2 + 3)
+    assert plain.cost.image_passes == learner.cost.image_passes
+
+
+def twins() -> RawDataset:
+    """Four classes, of which the last two look exactly like the first two: only a task label tells them apart."""
+    data = raw_dataset([32, 32], [40, 40])
+
+    def twice(split: RawSplit) -> RawSplit:
+        images = torch.from_numpy(split.images).repeat(2, 1, 1, 1).numpy()
+        return RawSplit(
+            images,
+            torch.from_numpy(split.labels).repeat(2).add_(torch.arange(2).repeat_interleave(len(split)) * 2).numpy(),
+        )
+
+    info = replace(
+        data.info, num_classes=4, train_per_class=(32,) * 4, test_per_class=(40,) * 4, num_train=128, num_test=160
+    )
+    return RawDataset(info, twice(data.train), twice(data.test))
+
+
+def rights(trial: Trial) -> list[float | None]:
+    """Accuracies of both tasks of twins after learning them."""
+    data, split = twins(), {**class_split([[0, 1], [2, 3]]), "scenario": trial.scenario}
+
+    def change(stream: Any) -> None:
+        made = build_stream(benchmark(split), lambda _: data, ImageLimits(), 0)
+        for name, value in vars(made).items():
+            object.__setattr__(stream, name, value)
+
+    return trial.learner("tiny_pairs", brief=False, change=change).learn_all().matrix.result()[-1]
+
+
+@pytest.mark.parametrize("name", ["naive", "replay", "linear", "independent"])
+def test_a_task_label_that_would_help_is_not_seen(name: str) -> None:
+    """The same image cannot be right in both of two tasks, unless the learner is told which one it is of."""
+    known = tried(name)
+    both = rights(known)
+    assert sum(value or 0.0 for value in both) > 1.2
+    options = dict(known.options)
+    if name in ("linear", "independent"):
+        options["infer_task"] = "entropy"
+    both = rights(replace(known, options=options, scenario="class"))
+    assert sum(value or 0.0 for value in both) <= 1.0
+
+
+SMOKE = "benchmark.protocols.smoke.model."
+#: Of the AlexNet variant, in the order of its layers.
+RATES = [0.2, 0.2, 0.5, 0.5, 0.5]
+
+
+def resolved(strategy: str, **options: Any) -> ResolvedRun:
+    named = {key.replace("protocol_", SMOKE): value for key, value in options.items()}
+    return resolve(Registry(), Request(strategy=strategy, protocol="smoke", options=named))
+
+
+def rates(run: ResolvedRun) -> list[float]:
+    """Dropout rates of a new strategy's network."""
+    model = run.strategy.build(run.context(run.plan())).model
+    if hasattr(model, "expand"):  # it grows with each task
+        model.expand(0, "cpu")
+    modules = list(model.modules())
+    layers = [module.p for module in modules if isinstance(module, Dropout)]
+    held = [module.dropout for module in modules if hasattr(module, "dropout")]
+    return layers or [rate for value in held for rate in (value if isinstance(value, tuple) else [value])]
+
+
+@pytest.mark.parametrize("strategy", ["naive", "hat", "independent", "pnn", "ltg"])
+@pytest.mark.parametrize("options, factor", [({}, 1.0), ({"protocol_dropout": 0.0}, 0.0), ({"dropout": 0.5}, 0.5)])
+def test_dropout_of_every_family_is_scaled(strategy: str, options: dict[str, float], factor: float) -> None:
+    assert rates(resolved(strategy, **options)) == pytest.approx([factor * rate for rate in RATES])
+
+
+def test_users_factor_replaces_the_protocols() -> None:
+    assert rates(resolved("naive", protocol_dropout=0.0, dropout=1.0)) == RATES
+
+
+@pytest.mark.parametrize("strategy", ["naive", "ewc", "hat", "independent", "replay"])
+def test_protocols_backbone_is_that_of_strategies_that_take_any(strategy: str) -> None:
+    run = resolved(strategy, protocol_backbone="mlp")
+    assert run.spec.options["backbone"] == "mlp" and run.backbone is not None and "two hidden" in run.backbone.summary
+    assert "backbone" not in resolved(strategy).spec.options
+
+
+def test_users_backbone_replaces_the_protocols() -> None:
+    assert resolved("naive", protocol_backbone="mlp", backbone="resnet18").spec.options["backbone"] == "resnet18"
+
+
+def test_strategies_of_one_family_do_not_take_the_protocols_backbone() -> None:
+    assert all("backbone" not in resolved(name, protocol_backbone="mlp").spec.options for name in ("pnn", "seu"))
+
+
+def test_unknown_backbone_of_a_protocol_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="mpl"):
+        resolved("naive", protocol_backbone="mpl")

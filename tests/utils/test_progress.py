@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import importlib
 import io
 import os
 import pty
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,8 +17,7 @@ from PIL import Image
 from rich.console import Console
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.sources.common import download_bars
-from seu_bench.data.sources.definitions import FolderSource
+from seu_bench.data.folders import FolderSource
 from seu_bench.utils import progress as bars
 
 #: What hides and shows a terminal's cursor.
@@ -141,37 +137,3 @@ def test_decoding(tmp_path: Path) -> None:
     definition = FolderDefinition(kind="folder", path=tmp_path, channels=1, size=4)
     drawn = drawn_by(lambda: FolderSource(definition, "pets").load(None))
     assert "reading images of pets" in drawn and "0/6" in drawn
-
-
-def test_downloads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """torchvision's downloads draw our bar, and its own never into a log."""
-    content = bytes(300_000)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    utils: Any = importlib.import_module("torchvision.datasets.utils")
-    theirs = utils.tqdm
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/set.gz"
-
-        def fetch() -> None:
-            with download_bars("cifar10"):
-                utils.download_url(url, str(tmp_path))
-
-        assert "downloading cifar10 (bytes)" in (drawn := drawn_by(fetch))
-        assert f"0/{len(content)}" in drawn
-        (tmp_path / "set.gz").unlink()
-        fetch()
-        server.shutdown()
-    assert (tmp_path / "set.gz").read_bytes() == content
-    assert utils.tqdm is theirs
-    assert capfd.readouterr() == ("", "")

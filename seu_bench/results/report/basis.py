@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from seu_bench.results.report.summary import Configuration
 from seu_bench.results.scenarios import with_scenario
-from seu_bench.results.statistics.differences import FEWEST_PAIRS
+from seu_bench.results.statistics import FEWEST_PAIRS
 from seu_bench.utils.text import printable
 
 #: Configurations that a sentence names.

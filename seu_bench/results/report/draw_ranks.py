@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from seu_bench.results.leaderboard.boards import Leaderboard
+from seu_bench.results.comparison import BenchmarkComparison, compare_over_benchmarks
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.metric import Metric
-from seu_bench.results.over_benchmarks import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.report.basis import seed_counts
 from seu_bench.results.report.canvas import VERMILLION, Picture, fill, letters, short, small
 from seu_bench.results.report.layout import FAINT, INK, MUTED, PAGE, PAPER, Layout
 from seu_bench.results.report.summary import sentences
 from seu_bench.results.scenarios import with_scenario
-from seu_bench.results.statistics.ranks import AverageRank
+from seu_bench.results.statistics import AverageRank
 from seu_bench.utils.text import printable
 
 #: More configurations are no picture any more; the table has them.

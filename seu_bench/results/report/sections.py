@@ -11,9 +11,8 @@ from typing import Final
 
 from seu_bench.config.commands import command
 from seu_bench.errors import ResultsError
-from seu_bench.results.leaderboard.boards import Leaderboard, Row
-from seu_bench.results.leaderboard.building import read_leaderboards
-from seu_bench.results.leaderboard.unranked import unranked_leaderboards
+from seu_bench.results.building import read_leaderboards, unranked_leaderboards
+from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.results.record_files import read_records, require_records

@@ -1,9 +1,6 @@
 """What is measured while a strategy learns, and of what it has learned.
 
-- ``evaluators``: Avalanche metrics of the accuracy matrix and of sizes
-- ``attached``: plugins and metrics of Avalanche that are attached to a run
+- ``evaluators``: Avalanche metrics of the accuracy matrix and of sizes; plugins and metrics that are attached to a run
 - ``memory``: what a strategy keeps from task to task, in bytes
-- ``clipping``: how often gradients are clipped
-- ``stability``: whether SGD can follow a penalty
-- ``chance``: whether rewards say more than guesses would
+- ``learning``: what a stage notes: clipped gradients, unstable penalties, rewards at chance
 """

@@ -1,8 +1,9 @@
-"""Avalanche metric plugins that fill the accuracy matrix, the confusion between tasks and the sizes of a run."""
+"""Metrics of Avalanche: accuracy matrix, confusion between tasks, sizes of a run; and what a user attaches to a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from avalanche.evaluation.metric_results import MetricValue
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_macs, count_parameters
-from seu_bench.training.monitoring.memory import memory_of
+from seu_bench.training.monitoring.memory import has_state, memory_of
+from seu_bench.training.template import SilentLogger
 
 #: What :class:`ModelSizes` measures, which are fields of the record of the same names.
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
@@ -210,3 +212,44 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
 
     def __str__(self) -> str:
         return "ModelSizes"
+
+
+def attach(strategy: Any, attached: Mapping[str, Any]) -> None:
+    """Add plugins to a strategy, behind its own; without a state that can be saved it cannot be resumed any more.
+
+    Args:
+        strategy: of Avalanche, which has learned nothing yet.
+        attached: plugins by name.
+    """
+    place = strategy.plugins.index(strategy.evaluator)
+    strategy.plugins[place:place] = attached.values()
+    strategy.attached = dict(attached)
+    strategy.resumable = getattr(strategy, "resumable", False) and all(map(has_state, attached.values()))
+
+
+class AttachedValues(SilentLogger):
+    """The last value of each name that metrics gave one, of these metrics alone.
+
+    Args:
+        metrics: of an ``EvaluationPlugin``, whose logger this is.
+
+    Attributes:
+        values: by name; ``None`` for what is no finite number.
+    """
+
+    def __init__(self, metrics: Sequence[PluginMetric[Any]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.metrics = metrics
+        self.values: dict[str, float | None] = {}
+
+    def log_metrics(self, metric_values: list[MetricValue]) -> None:
+        """Note values as an ``EvaluationPlugin`` receives them."""
+        found = (it for it in metric_values if any(it.origin is metric for metric in self.metrics))
+        self.values |= {it.name: _number(it.value) for it in found}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    is_finite = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_finite else None

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
 from seu_bench.models.sizes import count_bytes
-from seu_bench.training.monitoring.attached import has_state
 
 #: Bytes of an image's label and of the number of its task.
 LABEL_BYTES: Final = 2
@@ -50,6 +49,11 @@ class KeptImages:
     def nbytes(self) -> int:
         """Bytes of images and labels."""
         return self.count * (math.prod(self.shape) + LABEL_BYTES)
+
+
+def has_state(it: Any) -> bool:
+    """Whether what is attached can be saved and restored with a run."""
+    return hasattr(it, "state_dict") and hasattr(it, "load_state_dict")
 
 
 def bytes_by_kind(kept: Mapping[str, Any]) -> dict[str, int]:

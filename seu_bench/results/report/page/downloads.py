@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from seu_bench.results.leaderboard.boards import Leaderboard, to_csv
-from seu_bench.results.leaderboard.latex import plain_table, to_latex
+from seu_bench.results.formats import plain_table, to_csv, to_latex
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.utils.text import spreadsheet_cell
 
 #: Between a mean and its deviation.

@@ -9,15 +9,12 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from seu_bench.config.streams import SCENARIOS, Scenario
-from seu_bench.results.leaderboard.boards import Leaderboard, Row, Standing
-from seu_bench.results.leaderboard.markdown import FRONT, MARKS, REFERENCE
-from seu_bench.results.leaderboard.ordering import SIZES
-from seu_bench.results.leaderboard.tuned_rows import TUNED
+from seu_bench.results.comparison import BenchmarkComparison
+from seu_bench.results.leaderboard import FRONT, MARKS, REFERENCE, SIZES, TUNED, Leaderboard, Row, Standing
 from seu_bench.results.metric import Metric
-from seu_bench.results.over_benchmarks import BenchmarkComparison
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.scenarios import with_scenario
-from seu_bench.results.statistics.ranks import AverageRank
+from seu_bench.results.statistics import AverageRank
 from seu_bench.utils.text import printable
 
 #: Benchmarks and configurations of a table; more are in the leaderboards.

@@ -16,9 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
-from seu_bench.results.leaderboard import tuned_rows
-from seu_bench.results.leaderboard.boards import Leaderboard
-from seu_bench.results.leaderboard.markdown import cells, notes
+from seu_bench.results.comparison import HEADINGS, MEANING, difference_cells
+from seu_bench.results.formats import notes
+from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import paper
@@ -30,7 +30,6 @@ from seu_bench.results.report.page.plotly_library import read_library
 from seu_bench.results.report.rendering import RenderedFigure
 from seu_bench.results.report.sections import Limits, Section
 from seu_bench.results.scenarios import definition, with_scenario
-from seu_bench.results.statistics.words import HEADINGS, MEANING, difference_cells
 from seu_bench.utils.text import printable
 
 #: Of a table of runs.
@@ -117,9 +116,7 @@ def render_page(content: PageContent) -> str:
         outside=content.outside,
         limits=content.limits,
         # What the template calls for each section.
-        cells=cells,
-        notes_on=notes,
-        tuning=tuned_rows,
+        notes_on=lambda board: list(notes(board)),
         paper=paper,
         beside_best=_beside_best,
         meaning=MEANING,

@@ -1,0 +1,481 @@
+"""From a results folder to leaderboards, their files, and a table of pandas.
+
+A leaderboard holds the records of one benchmark, one version of it, one scenario, one protocol and one data
+fingerprint, and never mixes these. A row is a configuration: a strategy with its searcher, creator and options, over
+all seeds it was run on. Leaderboards can be thrown away and made again at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+
+from seu_bench.config.common_options import BackboneOptions
+from seu_bench.config.streams import SCENARIOS
+from seu_bench.errors import NewerRecordError, ResultsError, SeuBenchError
+from seu_bench.results.code import learner_code
+from seu_bench.results.formats import to_csv, to_markdown
+from seu_bench.results.labels import (
+    canonical,
+    configuration_labels,
+    protocol_settings,
+    shared_changes,
+    unequal_budgets,
+    why_not_ranked,
+)
+from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, named, ordered, size_axis
+from seu_bench.results.metric import Metric, Reference
+from seu_bench.results.record import RECORD_NAME, Record
+from seu_bench.results.record_files import DETAILS, read_records
+from seu_bench.results.record_metrics import (
+    METRICS,
+    SCENARIO_METRICS,
+    complete_matrix,
+    has_unequal_tasks,
+    measured_rows,
+)
+from seu_bench.results.reference_rows import APART, missing_references, reference_of
+from seu_bench.results.scenarios import benchmark_title, other_overrides
+from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.text import printable
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Keys of a record per task whose last value is the metric of that name.
+PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
+#: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
+_RARE: Final = ("tuning_passes", "mask_bits")
+
+
+@dataclass(frozen=True)
+class LeaderboardBuild:
+    """The leaderboards of a results folder.
+
+    Attributes:
+        records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
+        unread: the runs that could not be read, by the reason.
+        boards: all leaderboards, complete, in the order of benchmarks, versions, protocols and scenarios.
+        paths: the files written.
+    """
+
+    records: Sequence[Record]
+    unread: Mapping[str, Sequence[str]]
+    boards: tuple[Leaderboard, ...]
+    paths: tuple[Path, ...] = ()
+
+    def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
+        """Records of a benchmark that enter no leaderboard, one line for each reason, and those not read.
+
+        ``unranked``: without those that :func:`unranked_leaderboards` shows.
+        """
+        records = (record for record in self.records if benchmark in (None, record.benchmark))
+        return _excluded((it for it in records if not unranked or it.status != "finished"), self.unread)
+
+
+def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
+    """Read a results folder, and make its leaderboards without writing a file.
+
+    Args:
+        results: the folder that holds the runs.
+        metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+
+    Returns:
+        The leaderboards, and the excluded records.
+
+    Raises:
+        ResultsError: the folder does not exist.
+
+    Example:
+        ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
+    """
+    records, unread = collect(results, metrics)
+    own = None if any(it.submitter for it in records) else results  # nobody runs something in a shared folder
+    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
+
+
+def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
+    """Read a results folder once, and write every leaderboard to ``<results>/leaderboards/<name>.md`` and ``.csv``.
+
+    One process at a time reads records and writes, so that the last one has seen those of all.
+
+    Args, Returns, Raises: as :func:`read_leaderboards`; also where the folder cannot be written to.
+    """
+    from seu_bench.utils.locks import folder_lock
+
+    folder = results / "leaderboards"
+    if not results.is_dir():
+        return read_leaderboards(results)  # refuses
+    refuse_link(folder, "remove it; leaderboards can be made again at any time")
+    paths = []
+    with folder_lock(folder):
+        build = read_leaderboards(results, metrics)
+        for board in build.boards:
+            for suffix, text in ((".md", to_markdown(board)), (".csv", to_csv([board]))):
+                paths.append(folder / f"{board.name}{suffix}")
+                write_atomic(paths[-1], text)
+    return replace(build, paths=tuple(paths))
+
+
+def collect(
+    results: Path, metrics: Mapping[str, Metric] = METRICS, *, details: bool = False
+) -> tuple[list[Record], dict[str, list[str]]]:
+    """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
+
+    Of a shared folder only runs that manifests name are read. ``details``: with stages, genotypes and all else that
+    tables do not need.
+    """
+    if not results.is_dir():
+        raise ResultsError(
+            "there is no such results folder",
+            where=str(results),
+            remedy="run something first, or give another folder with --results",
+        )
+    records: list[Record] = []
+    unread: dict[str, list[str]] = defaultdict(list)
+    items: Iterable[Record | SeuBenchError]
+    items = read_records(results, details=details)
+    for item in items:
+        if isinstance(item, Record):
+            records.append(item)
+        else:
+            newer = isinstance(item, NewerRecordError)
+            reason = "a later version of seu-bench wrote the record" if newer else "the record is unreadable"
+            place = Path(item.where or "?")
+            unread[reason].append(place.parent.name if place.name == RECORD_NAME else place.name)
+    records.sort(key=lambda record: record.run_id)
+    return compare_with_reference(records, metrics), unread
+
+
+def unranked_leaderboards(
+    records: Iterable[Record], metrics: Mapping[str, Metric] = METRICS
+) -> tuple[Leaderboard, ...]:
+    """Make leaderboards of the finished records that are never ranked, such as those of the protocol ``smoke``.
+
+    Each has runs of one reason alone, and says it in its title. They are to look at: neither written nor compared.
+
+    Example:
+        ``unranked_leaderboards(read_leaderboards(Path("results")).records)``
+    """
+    places: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.status == "finished" and (reason := why_not_ranked(record)) is not None:
+            numbers = {"limit": record.limit, "first tasks": record.first_tasks}
+            reason = "; ".join([reason, *[f"{name}: {it:,}" for name, it in numbers.items() if it is not None]])
+            places[*_place(record), reason, record.data_fingerprint or ""].append(record)
+    boards: dict[str, Leaderboard] = {}
+    for (*_, reason, fingerprint), runs in sorted(places.items(), key=lambda item: item[0]):
+        name = _free_name(runs[0], fingerprint, boards, f"{runs[0].protocol}-unranked")
+        boards[name] = _board(runs, metrics, name, unranked=reason)
+    return tuple(boards.values())
+
+
+def finished_unranked(records: Iterable[Record], benchmark: str | None = None) -> int:
+    """Count the records that only :func:`unranked_leaderboards` shows, of one benchmark or of all."""
+    return sum(
+        record.status == "finished" and why_not_ranked(record) is not None
+        for record in records
+        if benchmark in (None, record.benchmark)
+    )
+
+
+def _place(record: Record) -> tuple[str, int, str, int]:
+    return record.benchmark, record.benchmark_version, record.protocol, SCENARIOS.index(record.scenario)
+
+
+def _boards(
+    records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric], results: Path | None
+) -> Iterator[Leaderboard]:
+    """The leaderboards of records; of one place, those of the data with the most records first."""
+    by_place: dict[Any, list[Record]] = defaultdict(list)
+    for record in records:
+        by_place[_place(record)].append(record)
+    names: set[str] = set()
+    for _, there in sorted(by_place.items()):
+        by_data: dict[str, list[Record]] = defaultdict(list)
+        for record in there:
+            if record.data_fingerprint and why_not_ranked(record) is None:
+                by_data[record.data_fingerprint].append(record)
+        for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
+            names.add(name := _free_name(runs[0], fingerprint, names))
+            board = _board(runs, metrics, name, _excluded(there, unread))
+            yield replace(board, fingerprints=len(by_data), missing=missing_references(runs, results))
+
+
+def _board(
+    records: Sequence[Record],
+    metrics: Mapping[str, Metric],
+    name: str,
+    excluded: Sequence[str] = (),
+    unranked: str | None = None,
+) -> Leaderboard:
+    """Make a leaderboard of records of one place and data; of one configuration and seed the latest counts."""
+    latest: dict[tuple[str, int], Record] = {}
+    for record in sorted(records, key=lambda record: (record.started, record.run_id)):
+        latest[canonical(_choice(record)), record.seed] = record
+    chosen: dict[str, dict[int, Record]] = defaultdict(dict)
+    for choice, seed in sorted(latest):
+        chosen[choice][seed] = latest[choice, seed]
+    counted = list(latest.values())
+    kept = set(map(id, counted))
+    repeated = {"a later record has the same configuration and seed": [r.run_id for r in records if id(r) not in kept]}
+    labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
+    rows = ordered(
+        [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)], ranked=unranked is None
+    )
+    measured = {key for run in counted for key, value in run.metrics.items() if value or key not in _RARE}
+    if not any(map(has_unequal_tasks, counted)):
+        measured.discard("image_acc")
+    first, firsts = records[0], [row.record for row in rows]
+    measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
+    return Leaderboard(
+        benchmark=first.benchmark,
+        benchmark_version=first.benchmark_version,
+        scenario=first.scenario,
+        protocol=first.protocol,
+        data_fingerprint=first.data_fingerprint or "-",
+        name=name,
+        records=len(counted),
+        excluded=(*_lines("not counted", repeated), *excluded),
+        rows=rows,
+        columns={key: metric for key, metric in metrics.items() if metric.column and key in measured},
+        size=size_axis(rows),
+        unranked=unranked,
+        changed=shared_changes(firsts),
+        budgets=unequal_budgets(firsts),
+    )
+
+
+def _choice(record: Record) -> list[Any]:
+    """Choices of a record as comparable plain values."""
+    options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
+    # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
+    settings = [options, protocol_settings(record), record.precision, record.threads, record.attach]
+    names = [record.strategy, record.searcher, record.creator]
+    return [names, *settings, learner_code(record), record.submitter]
+
+
+def _free_name(record: Record, fingerprint: str, taken: Iterable[str], protocol: str | None = None) -> str:
+    """Name a leaderboard's files; with the fingerprint's beginning, then a number, where another one is called so."""
+    plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{protocol or record.protocol}"
+    if len(plain) > 200:  # file systems take 255 letters
+        plain = f"{plain[:180]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
+    longer = f"{plain}-{fingerprint[:8]}"
+    candidates = itertools.chain([plain, longer], (f"{longer}-{number}" for number in itertools.count(2)))
+    # Names come from records, which may hold anything: no letter may leave the folder.
+    return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)
+
+
+def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
+    runs: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if reason := why_not_ranked(record):
+            runs[reason].append(record.run_id)
+    return [*_lines("not ranked", runs), *_lines("not read", unread)]
+
+
+def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for each reason that names its runs."""
+    return [
+        f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})"
+        for reason, names in sorted(runs.items())
+        if names
+    ]
+
+
+def trained_jointly(record: Record) -> bool:
+    """Whether a run learned all of its tasks, two or more, at once: it was evaluated only after the last one."""
+    last = len(complete_matrix(record)) - 1
+    return last > 0 and measured_rows(record) == [last]
+
+
+def trained_apart(record: Record) -> bool:
+    """Whether a run has a network of its own for every task."""
+    return reference_of(record) == APART
+
+
+#: Which runs are the reference of a metric.
+_KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {"jointly": trained_jointly, "apart": trained_apart}
+
+
+def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
+    """Compute the relative metrics of records.
+
+    The reference of a run is the run of the kind that the metric says (:func:`trained_jointly`, :func:`trained_apart`)
+    with the same benchmark, version, protocol, scenario, data fingerprint, benchmark overrides, protocol settings, seed
+    and network. The network is what the options ``backbone`` and ``width`` say, or else the default backbone and the
+    protocol's width. Where several configurations fit, the one counts whose other options are all at their defaults, or
+    as the protocol sets them; without such a one there is no reference. Of several records of it the latest counts.
+    Records that may not be ranked neither are nor have a reference.
+
+    Returns:
+        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or
+        something was not measured.
+    """
+    relative = {name: metric for name, metric in metrics.items() if metric.relative}
+    places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None and relative}
+    kinds = {metric.reference for metric in relative.values()}
+    references = {kind: _references(records, places, _KINDS[kind]) for kind in kinds}
+    found = []
+    for record in records:
+        values: dict[str, float | int | None] = dict.fromkeys(relative)
+        for name, metric in relative.items() if id(record) in places else ():
+            reference = references[metric.reference].get(places[id(record)], {}).get(record.seed)
+            if reference is not None:
+                values[name] = _value(name, metric, record, reference)
+        completed = record.metrics | values
+        found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
+    return found
+
+
+def _value(name: str, metric: Metric, record: Record, reference: Record) -> float | int | None:
+    """A relative metric. One that fails costs its own value, with a warning, and no leaderboard."""
+    try:
+        return metric.beside(record, reference)
+    except Exception as error:
+        warnings.warn(f"metric {name!r} is excluded: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def _references(
+    records: Sequence[Record], places: Mapping[int, str], is_reference: Callable[[Record], bool]
+) -> dict[str, dict[int, Record]]:
+    """Reference runs by place and seed: those of the only configuration there, or the only one with default options."""
+    fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
+    for record in sorted(records, key=lambda record: (record.started, record.run_id)):
+        if id(record) in places and is_reference(record):
+            choice = canonical([record.strategy, _other_options(record), learner_code(record)])
+            fitting[places[id(record)]][choice][record.seed] = record
+    found = {}
+    for place, choices in fitting.items():
+        plain = [runs for runs in choices.values() if len(choices) == 1 or _at_defaults(next(iter(runs.values())))]
+        if len(plain) == 1:
+            found[place] = plain[0]
+    return found
+
+
+def _at_defaults(record: Record) -> bool:
+    """Whether a run has, but for its network, the options that it has if no user sets any."""
+    protocol = _mapping(_mapping(record.protocol_settings.get("strategies")).get(record.strategy))
+    defaults = {name: field.default for name, field in BackboneOptions.model_fields.items()} | protocol
+    return all(value == defaults.get(name) for name, value in _other_options(record).items())
+
+
+def _other_options(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.options.items() if name not in ("backbone", "width")}
+
+
+def _circumstances(record: Record) -> list[Any]:
+    """Common settings of a run and its reference, besides the seed, as plain values."""
+    place = [record.benchmark, record.benchmark_version, record.protocol, record.scenario, record.data_fingerprint]
+    width = record.options.get("width")
+    if width is None:
+        width = _mapping(record.protocol_settings.get("model")).get("width")
+    backbone = record.options.get("backbone", BackboneOptions.model_fields["backbone"].default)
+    return [place, other_overrides(record), protocol_settings(record), backbone, width, record.submitter]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """``value`` if it is a mapping, else an empty one: a record may hold anything in its settings."""
+    return value if isinstance(value, dict) else {}
+
+
+def load_records(folder: Path | str = "results", *, details: bool = False) -> pandas.DataFrame:
+    """Load every readable record of a results folder.
+
+    Args:
+        folder: the results folder.
+        details: whether to load stages, genotypes and all else that is most of what records hold.
+
+    Returns:
+        A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id
+        (``metrics.<id>`` where a record key has that name), those relative to a reference found among the folder's
+        records; options, overrides and environment are ``options.<name>``, ``environment.device``,
+        ``environment.versions.torch``, .... What a record has per task and a metric has of the last one is
+        ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the runs that could not be read.
+
+        Numbers that are counted are ``Int64`` in every folder, exact and with ``pandas.NA`` where they were not
+        measured; what is measured is ``float64`` with NaN. Options are ``Int64``, ``boolean`` or ``float64`` where all
+        runs that have them have such values.
+
+    Raises:
+        ResultsError: the folder does not exist.
+
+    Example:
+        ``load_records("results").groupby("strategy")["acc"].mean()``
+    """
+    import pandas
+
+    records, unread = collect(Path(folder), details=details)
+    left_out = set() if details else set(DETAILS)
+    rows = [_flat(record, left_out) for record in records]
+    columns = dict.fromkeys(name for row in rows for name in row) or dict.fromkeys({*Record.model_fields} - left_out)
+    counted = {_column(name) for name, metric in METRICS.items() if metric.unit in ("count", "flops", "bytes")}
+    counted |= {"limit", "first_tasks", "environment.threads"}
+    metrics = {_column(name) for record in records for name in record.metrics} | {"seconds"}
+    options = tuple(f"{part}." for part in CHOICES)
+    table: dict[str, Any] = {}
+    for name in columns:
+        values = [row.get(name, math.nan) for row in rows]
+        known = [
+            None if value is None or (isinstance(value, float) and math.isnan(value)) else value for value in values
+        ]
+        kinds = {type(value) for value in known if value is not None} if name.startswith(options) else set()
+        if kinds == {bool}:
+            table[name] = pandas.array(known, dtype="boolean")
+        elif name in counted | metrics or (kinds and kinds <= {int, float} and all(map(_fits, known))):
+            table[name] = _numbers(known, counted=name in counted or kinds == {int})
+        else:
+            table[name] = values
+    frame = pandas.DataFrame(table)
+    frame.attrs["unreadable"] = sorted(name for names in unread.values() for name in names)
+    return frame
+
+
+def _numbers(values: list[Any], *, counted: bool) -> Any:
+    """A column of numbers: whole ones where all are, from the values: 2**53 + 1 is no float."""
+    import pandas
+
+    # A record of others may have half a parameter, or one that has no room in 64 bits.
+    if counted and all(_fits(it) and (it is None or float(it).is_integer()) for it in values):
+        return pandas.array([None if value is None else int(value) for value in values], dtype="Int64")
+    return pandas.array([math.nan if value is None else float(value) for value in values], dtype="float64")
+
+
+def _fits(value: float | None) -> bool:
+    return value is None or -(2**63) <= value < 2**63
+
+
+def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
+    """The row of a record."""
+    document = {key: _plain(getattr(record, key)) for key in Record.model_fields if key not in left_out}
+    document |= {"may_be_ranked": record.may_be_ranked, "reference": reference_of(record)}
+    parts = {key: document.pop(key) for key in CHOICES}
+    if "environment" in document:
+        parts["environment.versions"] = document["environment"].pop("versions")
+        parts["environment"] = document.pop("environment")
+    metrics = document.pop("metrics")
+    document |= {f"{key}_per_task": document.pop(key) for key in PER_TASK}
+    document |= {_column(key): value for key, value in metrics.items()}
+    return document | {f"{part}.{key}": value for part, values in parts.items() for key, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value without models."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="python")
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def _column(metric: str) -> str:
+    return f"metrics.{metric}" if metric in Record.model_fields and metric not in PER_TASK else metric

@@ -1,0 +1,236 @@
+"""Leaderboards as Markdown, LaTeX and CSV, and what marks and rows mean; whatever comes from records is escaped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from seu_bench.results.leaderboard import (
+    FRONT,
+    REFERENCE,
+    SIZES,
+    TUNED,
+    Leaderboard,
+    Standing,
+    count,
+    mean_and_deviation,
+    named,
+)
+from seu_bench.results.metric import Metric
+from seu_bench.results.scenarios import definition
+from seu_bench.results.statistics import FEWEST_PAIRS, LEVEL, SampleSummary
+from seu_bench.utils.text import escape_latex, escape_markdown, printable, spreadsheet_cell
+
+_LEGEND: Final = (
+    "{} the highest mean of its column; {} not significantly different from that one: paired t-test over the seeds "
+    f"that both have, Holm's correction over the rows of the column, p >= {LEVEL}; ? too few seeds: fewer than "
+    f"{FEWEST_PAIRS} in common with it; else significantly different, or a reference"
+)
+#: Methods of tuning that use what no continual learner has, and what that is.
+_UNFAIR: Final = {"whole-stream": "validation images of all tasks before the last one is learned"}
+#: Letters of a configuration that a line of a page has room for beside numbers.
+_WIDEST: Final = 24
+
+
+def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
+    """Rows of text as :meth:`Leaderboard.cells`: rank, configuration, 95 % confidence intervals of the means."""
+    names = board.columns if metrics is None else metrics
+    return [
+        [*texts[:2], *[_interval(board.columns[name], row.summary(name)) for name in names]]
+        for row, texts in zip(board.first(most), board.cells((), most), strict=True)
+    ]
+
+
+def _interval(metric: Metric, found: SampleSummary | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return "-"
+    return f"{metric.format_cell(found.low)} to {metric.format_cell(found.high)}"
+
+
+def notes(board: Leaderboard, best: str = "*", alike: str = "≈") -> Iterator[str]:
+    """Yield how rows were run, what scenario, order and marks mean, and which rows a view has; not escaped.
+
+    ``best`` and ``alike`` are the marks of the best row and of those that do not differ from it significantly.
+    """
+    yield from board.settings
+    if board.scenario != "task":
+        yield definition(board.scenario)
+    if board.unranked is not None:
+        yield f"not ranked: {board.unranked}. Rows are in the order of accuracy, and none is compared with another"
+    else:
+        size, unknown = SIZES[board.size], sum(row.mean("memory_bytes") is None for row in board.rows)
+        stands = f" (memory was not measured for {count(unknown, 'row')})" if board.size != "memory_bytes" else ""
+        yield f"ranks are by mean accuracy; {FRONT}Pareto-optimal in accuracy and {size}{stands}"
+        yield _LEGEND.format(best, alike)
+    if board.references:
+        names = "; ".join(f"{row.configuration}: {row.reference}" for row in board.references)
+        yield f"{REFERENCE}references, which come last and are not ranked: {names}"
+    if board.missing is not None:
+        yield f"references that are missing here: {', '.join(board.missing.names)}; make them: {board.missing.command}"
+    if any(row.tunings for row in board.rows):
+        yield (
+            f"{TUNED.strip()} hyper-parameters chosen by seu-bench tune on other seeds, without test images; what that "
+            "took is in no other cost"
+        )
+    for method, what in _UNFAIR.items():
+        rows = [row.configuration for row in board.rows if any(tuning.method == method for tuning in row.tunings)]
+        if rows:
+            yield f"tuned by {method}, which uses {what}: {', '.join(rows)}"
+    submitted = [row for row in board.rows if row.record.submitter is not None]
+    if submitted:
+        yield "submitted rows: times, peak memory, environment, tuning and accuracies between tasks are as stated"
+    if without := [row.configuration for row in submitted if any(not it.weights_sha256 for it in row.runs.values())]:
+        yield f"without models, so that all accuracies are stated: {named(without)}"
+    yield from board.views
+
+
+def to_csv(boards: Iterable[Leaderboard]) -> str:
+    """Return the tables of leaderboards as one CSV text; what was not measured is blank. Empty where there is no row.
+
+    There is a column ``scenario`` only where one is not ``task``.
+    """
+    rows = [row for board in boards for row in board.table()]
+    names = dict.fromkeys(name for row in rows for name in row)
+    if all(row["scenario"] == "task" for row in rows):
+        names.pop("scenario", None)
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def to_markdown(board: Leaderboard) -> str:
+    """Return the leaderboard as a Markdown page."""
+    lines = [
+        f"data fingerprint: {board.data_fingerprint}",
+        f"{count(board.records, 'record')}, {count(len(board.rows), 'configuration')}",
+        *notes(board),
+        "mean ± standard deviation (n - 1) over seeds; - where it was not measured for every seed",
+    ]
+    headings = [board.heading(name) for name in board.columns]
+    rows, columns, learners = board.cells(), ["rank", "configuration", "seeds", *headings], len(board.learners)
+    sections = [
+        f"# {escape_markdown(board.title)}",
+        _items(lines),
+        _table(columns, rows[:learners]),
+        *(["## References", _table(columns, rows[learners:])] if board.references else []),
+        "## Confidence intervals",
+        "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
+        _table(["rank", "configuration", *headings], intervals(board)),
+        "## Definitions",
+        _items(f"{board.heading(name)}: {metric.summary}" for name, metric in board.columns.items()),
+        "## Excluded",
+        _items(board.excluded or ("nothing",)),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _items(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {escape_markdown(line)}" for line in lines)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown in columns of even width; configurations to the left, all else to the right."""
+    columns = []
+    for heading, *texts in zip(headings, *rows, strict=True):
+        column = [escape_markdown(text) for text in (heading, *texts)]
+        width, left = max(3, *map(len, column)), heading == "configuration"
+        first, *others = [cell.ljust(width) if left else cell.rjust(width) for cell in column]
+        rule = "-" * (width - 1)
+        columns.append([first, f":{rule}" if left else f"{rule}:", *others])
+    return "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
+
+
+def usual_columns(board: Leaderboard) -> list[str]:
+    """Return the columns that a page has room for, as far as they are there: accuracy, forgetting, size and compute."""
+    return [name for name in ("acc", "forgetting", board.size, "train_flops") if name in board.columns]
+
+
+def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
+    """Return a leaderboard as a floating table of LaTeX with caption, label and notes.
+
+    Args:
+        board: all rows of it are in the table, references below a rule.
+        columns: ids of metrics among ``board.columns``; :func:`usual_columns` by default.
+
+    Returns:
+        Lines to ``\\input`` in a document that loads ``booktabs``. The best mean of a compared column is bold, a mean
+        that does not differ from it significantly is underlined.
+
+    Example:
+        ``Path("table.tex").write_text(to_latex(read_leaderboards(Path("results")).boards[0]))``
+    """
+    names = list(columns) if columns is not None else usual_columns(board)
+    is_wide, learners = any(len(row.configuration) > _WIDEST for row in board.rows), len(board.learners)
+    body = [[escape_latex(cell) for cell in row] for row in board.cells(())]
+    for texts in body if is_wide else ():
+        texts[1] = rf"\raggedright {texts[1]}"
+    for name in names:
+        for row, texts, standing in zip(board.rows, body, board.standings(name), strict=True):
+            texts.append(_latex_value(board.columns[name], row.summary(name), standing))
+    headings = ["rank", "configuration", "seeds", *[_latex_heading(board.heading(name)) for name in names]]
+    configuration = r"p{0.28\linewidth}" if is_wide else "l"
+    said = [
+        escape_latex(f"{text[0].upper()}{text[1:]}.")
+        for text in notes(replace(board, missing=None), "bold:", "underlined:")
+    ]
+    settings = [escape_latex(f"{text[0].upper()}{text[1:]}.") for text in board.settings]
+    caption = " ".join([escape_latex(f"{board.title}."), *settings, r"Mean $\pm$ standard deviation over seeds."])
+    lines = [
+        f"% {printable(board.title)}; data {printable(board.data_fingerprint)}",
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"  \caption{{{caption}}}",
+        rf"  \label{{tab:{re.sub('[^A-Za-z0-9-]', '-', board.name)}}}",
+        *[f"  {it}" for it in _tabular(headings, [body[:learners], body[learners:]], f"r{configuration}r", names)],
+        r"  \par\smallskip",
+        rf"  \begin{{minipage}}{{\linewidth}}\footnotesize {' '.join(said[len(settings) :])}\end{{minipage}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of plain text as a ``tabular`` of LaTeX: the first column to the left, the others to the right."""
+    body = [[escape_latex(cell) for cell in row] for row in rows]
+    return "\n".join(_tabular([*map(escape_latex, headings)], [body], "l", headings[1:])) + "\n"
+
+
+def _tabular(
+    headings: Sequence[str], sections: Sequence[Sequence[Sequence[str]]], alignment: str, numbers: Sequence[str]
+) -> list[str]:
+    def line(texts: Sequence[str]) -> str:
+        return " & ".join(texts) + r" \\"
+
+    lines = [rf"\begin{{tabular}}{{{alignment}{'r' * len(numbers)}}}", r"\toprule", line(headings)]
+    for section in filter(None, sections):
+        lines += [r"\midrule", *map(line, section)]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _latex_value(metric: Metric, found: SampleSummary | None, standing: Standing | None) -> str:
+    """As a formula, in which a comma would be followed by a blank."""
+    if found is None:
+        return "--"
+    mean, *deviation = mean_and_deviation(metric, found).replace(",", "{,}").split(" ± ")
+    marked = {
+        "best": rf"\mathbf{{{mean}}}",
+        "not significant": rf"\underline{{{mean}}}",
+        "too few seeds": f"{mean}^{{?}}",
+    }
+    return "$" + r" \pm ".join([marked.get(str(standing), mean), *deviation]) + "$"
+
+
+def _latex_heading(text: str) -> str:
+    """A heading, its unit on a line of its own."""
+    name, bracket, unit = text.rpartition(" (")
+    if not bracket:
+        return escape_latex(text)
+    return rf"\shortstack[r]{{{escape_latex(name)} \\ ({escape_latex(unit)}}}"

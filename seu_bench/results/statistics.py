@@ -1,0 +1,408 @@
+"""Statistics over seeds and over benchmarks: the one place where a difference is called significant.
+
+Over seeds: paired t-tests with Holm's correction (:func:`compare_paired`). Over benchmarks: average ranks, Friedman's
+test and Holm's post hoc (:func:`compare_ranks`), after J. Demsar, "Statistical Comparisons of Classifiers over Multiple
+Data Sets", JMLR 7, 2006. :func:`judge` has the last word in both.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+#: Differences are tested at this level, two-sided; confidence intervals hold the rest.
+LEVEL: Final = 0.05
+#: With fewer pairs nothing is said: two of them have one degree of freedom.
+FEWEST_PAIRS: Final = 3
+#: With fewer benchmarks, or fewer configurations, nothing is tested.
+FEWEST_BENCHMARKS: Final = 3
+FEWEST_CONFIGURATIONS: Final = 3
+#: Differences of so many units in the last place, and means of accuracies and scores that differ by less, are rounding.
+_ROUNDING: Final = 8 * sys.float_info.epsilon
+_EQUAL_MEANS: Final = 1e-12
+
+#: Whether a difference is significant after Holm's correction.
+Verdict: TypeAlias = Literal["significant", "not significant", "too few seeds", "too few benchmarks"]
+#: Values of one configuration by seed.
+BySeed: TypeAlias = Mapping[int, float]
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True)
+class SampleSummary:
+    """A sample's summary.
+
+    Attributes:
+        number: n, values in the sample.
+        mean: of the values.
+        std: sample standard deviation (n - 1); ``None`` for one value, or where it is no finite number.
+        low, high: 95 % confidence interval of the mean by Student's t; ``None`` where ``std`` is.
+    """
+
+    number: int
+    mean: float
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def summarize(values: Sequence[float | None]) -> SampleSummary | None:
+    """Summarize a metric's values, one per seed.
+
+    Returns:
+        The summary; ``None`` without values, or if one was not measured or is not finite.
+
+    Example:
+        >>> summarize([1.0, 2.0, 3.0]).std
+        1.0
+    """
+    sample = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not sample or len(sample) < len(values):
+        return None
+    number, first = len(sample), sample[0]
+    if number == 1:
+        return SampleSummary(1, first)
+    try:
+        mean = first + math.fsum([value - first for value in sample]) / number
+        squares = math.fsum([(value - mean) * (value - mean) for value in sample])
+    except OverflowError:  # a record of others may hold 1e300
+        return None
+    if not math.isfinite(mean):
+        return None
+    std = math.sqrt(squares / (number - 1))
+    half = _t_quantile(number - 1) * std / math.sqrt(number)
+    if not math.isfinite(half):
+        return SampleSummary(number, mean)
+    return SampleSummary(number, mean, std, mean - half, mean + half)
+
+
+@cache
+def _t_quantile(freedom: int) -> float:
+    from scipy.special import stdtrit  # scipy.stats.t.ppf, which takes seconds to import
+
+    return float(stdtrit(freedom, 1 - LEVEL / 2))
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The differences of two samples, the first less the second, on the seeds that both have.
+
+    Attributes:
+        by_seed: the differences, in the order of seeds.
+        p_value: of the two-sided paired t-test (:func:`paired_p_value`).
+        corrected: the same after Holm's correction; ``None`` with fewer than :data:`FEWEST_PAIRS` pairs.
+        comparisons: number of comparisons that were corrected for.
+    """
+
+    by_seed: BySeed
+    p_value: float | None = None
+    corrected: float | None = None
+    comparisons: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """Number of seeds that both samples have."""
+        return len(self.by_seed)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the difference is significant."""
+        return judge(self.corrected)
+
+    @cached_property
+    def summary(self) -> SampleSummary | None:
+        """Mean, deviation and 95 % interval of the differences; ``None`` without a pair."""
+        return summarize(list(self.by_seed.values()))
+
+    @cached_property
+    def effect(self) -> float | None:
+        """Hedges' g of the pairs: Cohen's d_z without its bias in few pairs (L. V. Hedges, 1981).
+
+        ``None`` with fewer than :data:`FEWEST_PAIRS` pairs, or where all differences are equal.
+        """
+        found = self.summary
+        if self.pairs < FEWEST_PAIRS or found is None or not found.std:
+            return None
+        half = (found.number - 1) / 2
+        unbiased = math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
+        return unbiased * found.mean / found.std
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "pairs": self.pairs,
+            **{part: getattr(self.summary, part, None) for part in ("mean", "std", "low", "high")},
+            "hedges_g": self.effect,
+            "p_value": self.p_value,
+            "p_holm": self.corrected,
+            "comparisons": self.comparisons,
+            "verdict": self.verdict,
+        }
+
+
+def compare_paired(family: Sequence[tuple[BySeed, BySeed]]) -> list[PairedDifference]:
+    """Compare pairs of samples that are shown together.
+
+    Args:
+        family: both samples of each comparison, values of a metric by seed.
+
+    Returns:
+        A difference for each, corrected by Holm's method for all of them that have enough seeds in common.
+
+    Example:
+        >>> low, high = {0: 0.50, 1: 0.52, 2: 0.51}, {0: 0.60, 1: 0.63, 2: 0.61}
+        >>> [found.verdict for found in compare_paired([(high, low), (high, high)])]
+        ['significant', 'not significant']
+    """
+    differences = [_differences(one, other) for one, other in family]
+    p_values = [paired_p_value(one, other) for one, other in family]
+    tested = {
+        place: p_value
+        for place, p_value in enumerate(p_values)
+        if p_value is not None and len(differences[place]) >= FEWEST_PAIRS
+    }
+    corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
+    return [
+        PairedDifference(by_seed, p_values[place], corrected.get(place), len(tested))
+        for place, by_seed in enumerate(differences)
+    ]
+
+
+def judge(corrected: float | None, of: Literal["seeds", "benchmarks"] = "seeds") -> Verdict:
+    """Say what a p value after Holm's correction means; ``None``: there were too few seeds, or benchmarks, to test."""
+    if corrected is None:
+        return "too few seeds" if of == "seeds" else "too few benchmarks"
+    return "significant" if corrected < LEVEL else "not significant"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p values of a family of tests by Holm's method (S. Holm, 1979).
+
+    Args:
+        p_values: of all tests of the family.
+
+    Returns:
+        Corrected p values in the same order: the i-th smallest of m, from 0, times m - i, no less than those before it
+        and at most 1.
+
+    Example:
+        >>> holm([0.02, 0.01, 0.5])
+        [0.04, 0.03, 0.5]
+    """
+    corrected, least = [0.0] * len(p_values), 0.0
+    for step, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        least = max(least, min(1.0, (len(p_values) - step) * p_values[place]))
+        corrected[place] = least
+    return corrected
+
+
+def paired_p_value(one: BySeed, other: BySeed) -> float | None:
+    """Compute the two-sided p value of the paired t-test over common seeds; not corrected.
+
+    A seed fixes order, split and first weights of a run for all strategies: runs of one seed are no independent
+    samples. The value is 0 if the samples differ by the same on every seed, 1 if they are equal on every seed; ``None``
+    where fewer than two seeds are common.
+    """
+    found = summarize(list(_differences(one, other).values()))
+    if found is None or found.std is None:
+        return None
+    if found.std == 0:
+        return 0.0 if found.mean else 1.0
+    from scipy.special import stdtr
+
+    error = found.std / math.sqrt(found.number)
+    return float(2 * stdtr(found.number - 1, -abs(found.mean) / error))
+
+
+def _differences(one: BySeed, other: BySeed) -> dict[int, float]:
+    """Differences on common seeds; all the same where they are but for rounding, and 0 where that is rounding."""
+    common = sorted(one.keys() & other.keys())
+    found = {seed: one[seed] - other[seed] for seed in common}
+    summary = summarize(list(found.values()))
+    if summary is None or summary.std is None:
+        return found
+    rounding = _ROUNDING * max(max(abs(one[seed]), abs(other[seed])) for seed in common)
+    if summary.std / math.sqrt(summary.number) > rounding:
+        return found
+    return dict.fromkeys(common, summary.mean if abs(summary.mean) > rounding else 0.0)
+
+
+def usual_seeds(samples: Iterable[Iterable[int]]) -> frozenset[int]:
+    """Return the seeds that most samples have: the most frequent set of them, of several the largest."""
+    counts = Counter(map(frozenset, samples))
+    return max(
+        counts, key=lambda seeds: (counts[seeds], len(seeds), [-seed for seed in sorted(seeds)]), default=frozenset()
+    )
+
+
+def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
+    """Rank samples by their means, the highest first; two are compared on the seeds that both have.
+
+    Args:
+        samples: values of a metric by seed.
+
+    Returns:
+        One more than the number of samples that are better; equal ones share a rank. ``None`` for those that have fewer
+        than :data:`FEWEST_PAIRS` of :func:`usual_seeds`, or than all of these, if there are fewer.
+
+    Example:
+        >>> easy, hard = {0: 0.9, 1: 0.9, 2: 0.9}, {3: 0.1, 4: 0.1}
+        >>> rank_by_common_seeds([easy | hard, {seed: 0.95 for seed in easy | hard}, {seed: 0.85 for seed in easy}])
+        [2, 1, 3]
+    """
+    import numpy as np
+
+    usual = usual_seeds(samples)
+    ranked = [len(usual & own.keys()) >= min(FEWEST_PAIRS, len(usual)) for own in samples]
+    seeds = sorted({seed for own in samples for seed in own})
+    table = np.array([[own.get(seed, math.nan) for seed in seeds] for own in samples]).reshape(len(samples), len(seeds))
+    rivals = table[ranked]
+    with np.errstate(over="ignore", invalid="ignore"):  # a record of others may hold 1e300
+        return [
+            1 + int((np.nansum(rivals - own, axis=1) > _EQUAL_MEANS * len(seeds)).sum()) if enough else None
+            for own, enough in zip(table, ranked, strict=True)
+        ]
+
+
+def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, float]]:
+    """Restrict samples to the seeds that all of them have; leave out those with too few seeds in common.
+
+    What is left out has the fewest of :func:`usual_seeds`, and fewer than :func:`rank_by_common_seeds` needs.
+    """
+    common = usual = usual_seeds(samples.values())
+    kept = set()
+    for key in sorted(samples, key=lambda key: -len(usual & samples[key].keys())):
+        if len(shared := common & samples[key].keys()) >= min(FEWEST_PAIRS, len(usual)):
+            common = shared
+            kept.add(key)
+    return {key: {seed: samples[key][seed] for seed in sorted(common)} for key in samples if key in kept}
+
+
+@dataclass(frozen=True)
+class AverageRank:
+    """A configuration's average rank over benchmarks, 1 for the best on all of them; ties share their ranks.
+
+    Attributes:
+        ranks: by benchmark.
+        corrected: p value of its difference to the control, after Holm's correction; ``None`` for the control itself,
+            and where nothing was tested.
+        verdict: whether it differs significantly from the control; ``None`` for the control itself.
+    """
+
+    configuration: str
+    mean: float
+    ranks: Mapping[str, float]
+    corrected: float | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """Configurations compared over benchmarks.
+
+    Attributes:
+        benchmarks: the blocks.
+        rows: the configurations, the best average rank first.
+        control: the configuration that the others are compared with.
+        statistic: Friedman's chi-squared, corrected for ties; ``None`` where nothing was tested.
+        p_value: of it.
+        critical_difference: of average ranks, after Bonferroni's correction (Bonferroni-Dunn). Holm's rejects what
+            differs by more, and may reject more.
+    """
+
+    benchmarks: tuple[str, ...]
+    rows: tuple[AverageRank, ...]
+    control: str
+    statistic: float | None
+    p_value: float | None
+    critical_difference: float
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "benchmarks": list(self.benchmarks),
+            "control": self.control,
+            "friedman_chi_squared": self.statistic,
+            "friedman_p_value": self.p_value,
+            "critical_difference": self.critical_difference,
+            "rows": [
+                {
+                    "configuration": row.configuration,
+                    "average_rank": row.mean,
+                    "ranks": dict(row.ranks),
+                    "p_holm": row.corrected,
+                    "verdict": row.verdict,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def compare_ranks(
+    values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True, control: str | None = None
+) -> RankComparison:
+    """Rank configurations on each benchmark, and compare their average ranks with that of a control.
+
+    Only where Friedman's test rejects can a difference be significant. The difference of two average ranks of k
+    configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``. A block is a benchmark:
+    its seeds are no independent data sets.
+
+    Args:
+        values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
+        higher_is_better: the metric's direction.
+        control: the configuration to compare with; ``None``: that with the best average rank.
+
+    Returns:
+        Ranks and tests; with fewer than three benchmarks or configurations ranks alone.
+
+    Raises:
+        ValueError: there is no benchmark, no configuration, a benchmark lacks one, or ``control`` is none of them.
+
+    Example:
+        >>> values = {name: {"a": 0.9, "b": 0.8, "c": 0.7} for name in ("one", "two", "three", "four")}
+        >>> [(row.configuration, row.mean, row.verdict) for row in compare_ranks(values).rows]
+        [('a', 1.0, None), ('b', 2.0, 'not significant'), ('c', 3.0, 'significant')]
+    """
+    import numpy as np
+    from scipy.special import ndtr, ndtri
+    from scipy.stats import friedmanchisquare, rankdata
+
+    names = list(next(iter(values.values()), {}))
+    if not names or any(set(row) != set(names) for row in values.values()):
+        raise ValueError("every benchmark must have a value of every configuration")
+    if control is not None and control not in names:
+        raise ValueError(f"the control {control!r} is none of the configurations {', '.join(names)}")
+    table = np.array([[row[name] for name in names] for row in values.values()], dtype=float)
+    ranks = rankdata(-table if higher_is_better else table, axis=1)
+    means = dict(zip(names, ranks.mean(axis=0).tolist(), strict=True))
+    first = control or min(names, key=lambda name: means[name])
+    count, blocks = len(names), len(values)
+    error = math.sqrt(count * (count + 1) / (6 * blocks))
+    others = [name for name in names if name != first]
+    statistic = p_value = None
+    corrected: dict[str, float] = {}
+    if blocks >= FEWEST_BENCHMARKS and count >= FEWEST_CONFIGURATIONS:
+        statistic, p_value = 0.0, 1.0
+        if (ranks != ranks[:, :1]).any():  # where all are equal on every benchmark SciPy divides by zero
+            statistic, p_value = map(float, friedmanchisquare(*ranks.T))
+        post_hoc = holm([float(2 * ndtr(-abs(means[name] - means[first]) / error)) for name in others])
+        # Without Friedman's rejection nothing is: the post hoc test is its second step.
+        corrected = dict(zip(others, (max(p, p_value) for p in post_hoc), strict=True))
+    rows = [
+        AverageRank(
+            name,
+            means[name],
+            dict(zip(values, ranks[:, place].tolist(), strict=True)),
+            corrected.get(name),
+            None if name == first else judge(corrected.get(name), of="benchmarks"),
+        )
+        for place, name in enumerate(names)
+    ]
+    critical = -float(ndtri(LEVEL / (2 * max(1, len(others))))) * error
+    ordered = sorted(rows, key=lambda row: (row.mean, row.configuration))
+    return RankComparison(tuple(values), tuple(ordered), first, statistic, p_value, critical)
