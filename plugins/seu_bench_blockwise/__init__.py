@@ -47,8 +47,8 @@ class BlockwiseOptions(ScoringOptions, NetworkOptions):
 
 def build_search(options: BlockwiseOptions, task: SearchTask) -> Any:
     """Make the search of a task with the budget that the options ask for."""
-    stage = "scratch:ScratchSearch" if options.budget == "scratch" else "shared:SharedSearch"
-    return deferred(f"seu_bench_blockwise.{stage}")(options, task)
+    stage = "ScratchSearch" if options.budget == "scratch" else "SharedSearch"
+    return deferred(f"seu_bench_blockwise.searcher:{stage}")(options, task)
 
 
 def estimate_passes(options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:

@@ -153,7 +153,6 @@ class FrugalCreation(Stage[Path]):
         return self.epochs * len(self.score_images)
 
     def _stored(self, path: Path) -> int:
-        """Parameters of the super model with ``path`` in it."""
         stored = sum(parameter.numel() for parameter in self.model.parameters())
         layers = [layer for layer, is_new in enumerate(self.model.has_new) if is_new]
         for layer, unit in zip(layers, list(self.trained)[: len(layers)], strict=True):

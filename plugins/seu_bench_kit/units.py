@@ -27,7 +27,6 @@ class CompiledUnits:
         self._made: dict[int, Callable[..., Any]] = {}
 
     def __call__(self, unit: nn.Module, *inputs: Tensor) -> Any:
-        """``unit(*inputs)``."""
         if len(inputs[0]) != self.batch or not torch.is_grad_enabled() or active_counter() is not None:
             return unit(*inputs)
         if id(unit) not in self._made:

@@ -67,5 +67,4 @@ class Cwr(Method):
         return self.network.head(task.index).get_parameter("weight")
 
     def _count(self, task: TaskData) -> Tensor:
-        """Training images of each class of the head."""
         return torch.bincount(task.train.labels, minlength=len(self._weight(task))).to(self.device)

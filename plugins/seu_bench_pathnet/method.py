@@ -213,7 +213,6 @@ class PathSearch(TrainingStage):
 
     @property
     def _goes_on(self) -> bool:
-        """Whether the next epoch continues a turn."""
         return self.epoch < self.epochs and not self.turns[self.epoch].begins
 
     def _begin(self, turn: Turn) -> None:

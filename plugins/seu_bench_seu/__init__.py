@@ -20,8 +20,8 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
         LazyFactory(
             "searchable extension units: a super model that grows from nothing and never forgets",
             options=SeuOptions,
-            build="seu_bench_seu.building:build_seu",
-            cost="seu_bench_seu.costing:seu_cost",
+            build="seu_bench_seu.strategy:build_seu",
+            cost="seu_bench_seu.strategy:seu_cost",
             components={"searcher": "mdl", "creator": "mdl"},
             presets=PRESETS,
             reference=REFERENCE_ROWS["seu + random + all_new"],
@@ -38,7 +38,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
         SearcherFactory(
             "multinomial distribution learning: samples one operation per edge and epoch (the paper's)",
             options=SearchOptions,
-            build="seu_bench_seu.searcher:MdlSearch",
+            build="seu_bench_seu.mdl:MdlSearch",
             estimate_passes=schedule_passes,
         ),
     )
@@ -52,7 +52,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
         CreatorFactory(
             "multinomial distribution learning: samples one unit per layer and epoch (the paper's)",
             options=CreationOptions,
-            build="seu_bench_seu.creator:MdlCreation",
+            build="seu_bench_seu.mdl:MdlCreation",
             estimate_passes=schedule_passes,
         ),
     )

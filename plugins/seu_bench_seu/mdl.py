@@ -1,4 +1,4 @@
-"""Multinomial distribution learning: the rule that both the searcher and the creator sample and learn by.
+"""Multinomial distribution learning: the rule, and the searcher and the creator that sample and learn by it.
 
 Each place (an edge, or a layer) has a probability P, an accuracy record A and an epoch record E per candidate. An
 epoch samples one candidate per place; its A becomes the accuracy measured, its E grows by one. A candidate is rewarded
@@ -14,10 +14,21 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
+
+from seu_bench.config import Schedule
+from seu_bench.data import TaskImages
+from seu_bench.training import BestWeights, Forward
+from seu_bench.training.stage import Result
+from seu_bench_kit import EDGES, OPERATIONS, CreationTask, Genotype, Sample, SampledStage, SearchTask, proxy_network
+from seu_bench_seu.options import CreationOptions, MdlOptions, SearchOptions
 
 Vector: TypeAlias = NDArray[np.float64]
+
 Scope: TypeAlias = Literal["sampled", "all"]
+
 Normalisation: TypeAlias = Literal["sum", "softmax"]
+
 
 #: Smallest probability before dividing by the sum: penalties can take a probability below zero.
 FLOOR = 1e-8
@@ -116,3 +127,133 @@ class MultinomialTables:
         """Restore what :meth:`state_dict` returned."""
         for name in ("probabilities", "accuracy", "epochs"):
             setattr(self, name, [tensor.numpy().copy() for tensor in state[name]])
+
+
+class MultinomialStage(SampledStage[list[int], Result]):
+    """A stage of multinomial distribution learning (paper, algorithms 2 and 4): one candidate per place.
+
+    Args:
+        options: the rule's.
+        schedule: of the stage, options applied.
+        images: the task's training images.
+    """
+
+    state_attributes: tuple[str, ...] = (*SampledStage.state_attributes, "tables")
+
+    def __init__(
+        self,
+        name: str,
+        task: int,
+        options: MdlOptions,
+        schedule: Schedule,
+        images: TaskImages,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        super().__init__(name, task, schedule, images, seed, device, options.recalibration_images)
+        self.options = options
+        self.unsampled = options.unsampled
+
+    def start(
+        self, trained: nn.Module, candidates: Sequence[int], first_epochs: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Make optimiser and tables."""
+        self.prepare(trained)
+        self.tables = MultinomialTables(
+            candidates,
+            alpha=self.options.alpha,
+            scope=self.options.update,
+            normalisation=self.options.normalisation,
+            first_epochs=first_epochs,
+        )
+
+    def sample(self) -> list[int]:
+        """One candidate per place."""
+        return self.tables.sample()
+
+    def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
+        """The rule."""
+        self.tables.learn(sampled, accuracy)
+
+    def tie_order(self, count: int) -> list[int]:
+        """The order in which ``count`` equal candidates are preferred."""
+        return torch.randperm(count).tolist() if self.options.tie_break == "random" else list(range(count))
+
+
+class MdlSearch(MultinomialStage[Genotype]):
+    """The search of one task: fresh proxy network, fresh tables."""
+
+    def __init__(self, options: SearchOptions, task: SearchTask) -> None:
+        schedule = options.applied_to(task.schedule)
+        super().__init__("search", task.task, options, schedule, task.images, task.seed, task.device)
+        self.space = task.space
+        with self.randomness.active():
+            self.network = proxy_network(task, schedule)
+        self.start(self.network, [len(OPERATIONS)] * (len(EDGES) * task.space.cell_types))
+
+    def forward_of(self, sampled: Sequence[int]) -> Forward:
+        """The proxy network with the sampled operations."""
+        # With one cell type the same rows serve both kinds of cell.
+        sample: Sample = (sampled[: len(EDGES)], sampled[-len(EDGES) :])
+        return self.network.sampled(sample)
+
+    def set_mode(self, training: bool) -> None:
+        """Switch the proxy network."""
+        self.network.train(training)
+
+    def result(self) -> Genotype:
+        """The genotype of the last probabilities."""
+        rows = self.tables.probabilities
+        tables = [np.stack(rows[start : start + len(EDGES)]) for start in range(0, len(rows), len(EDGES))]
+        return self.space.derive(tables, self.tie_order)
+
+
+class MdlCreation(MultinomialStage[tuple[int, ...]]):
+    """The creation of one task's path: only new units and the task's head train; the weights to keep are those of the
+    lowest loss on the second half, over all paths sampled."""
+
+    state_attributes = (*MultinomialStage.state_attributes, "best")
+
+    def __init__(self, options: CreationOptions, task: CreationTask) -> None:
+        schedule = options.applied_to(task.schedule)
+        super().__init__("creation", task.task, options, schedule, task.images, task.seed, task.device)
+        self.model = task.model
+        candidates = self.model.candidates
+        self.start(
+            self.model.new_units(task.task),
+            candidates,
+            first_epochs=[
+                [schedule.old_unit_epochs] * (count - is_new) + [0] * is_new
+                for count, is_new in zip(candidates, self.model.has_new, strict=True)
+            ],
+        )
+        self.best = BestWeights(self.trained)
+        self.restore = options.restore
+
+    def forward_of(self, sampled: Sequence[int]) -> Forward:
+        """The super model on the sampled path."""
+        self.model.set_path(self.task, sampled)
+
+        def forward(images: torch.Tensor) -> torch.Tensor:
+            return self.model.forward_single_task(images, self.task)
+
+        return forward
+
+    def set_mode(self, training: bool) -> None:
+        """Switch the super model; frozen units refuse."""
+        self.model.train(training)
+
+    def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
+        """The rule; and the best weights are kept."""
+        super().learn(sampled, accuracy, loss)
+        if self.restore == "best_valid":
+            self.best.offer(loss)
+
+    def result(self) -> tuple[int, ...]:
+        """The most probable unit of each layer, with the best weights seen; of equal ones one by lot, or the oldest."""
+        self.best.restore()
+        path = []
+        for probabilities in self.tables.probabilities:
+            order = self.tie_order(len(probabilities))
+            path.append(order[int(probabilities[order].argmax())])
+        return tuple(path)

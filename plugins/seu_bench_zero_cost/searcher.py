@@ -7,12 +7,82 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from seu_bench.errors import RunError
+from seu_bench.models import counted_as
 from seu_bench.training import EpochReport, Stage
 from seu_bench_kit import Genotype, SearchTask, genotype_network
 from seu_bench_zero_cost import ZeroCostOptions
-from seu_bench_zero_cost.scores import naswot, synflow
+
+
+def naswot(network: nn.Module, images: Tensor) -> float:
+    """NASWOT: how differently images switch the ReLUs (Mellor et al., "Neural Architecture Search without
+    Training", ICML 2021, equation 2).
+
+    Each image has a binary code: which ReLU units are active. ``K[i, j]`` is the number of units on which images i and
+    j agree; the score is ``log |det K|``.
+
+    Args:
+        network: in training mode, so that BatchNorm uses the batch's statistics; its running ones are changed.
+        images: ``[N, C, H, W]``, at least two.
+    """
+    agreed = torch.zeros(len(images), len(images), dtype=torch.float64, device=images.device)
+
+    def add(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        active = (output.detach() > 0).flatten(1).to(torch.float32)
+        inactive = 1 - active
+        with counted_as(lambda: 0):  # no layer of the network
+            # Sums of at most 2**24 ones are exact in 32 bits.
+            agreed.add_((active @ active.T + inactive @ inactive.T).to(torch.float64))
+
+    hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, nn.ReLU)]
+    try:
+        with torch.no_grad():
+            network(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    # Rounding would hide that equal codes make the determinant 0: an image agrees with itself on every unit, and with
+    # another only if their codes are equal.
+    if int((agreed == agreed.diagonal()[:, None]).sum()) > len(images):
+        return -math.inf
+    with counted_as(lambda: 0):  # as above
+        sign, logarithm = torch.linalg.slogdet(agreed)
+    # The kernel is a Gram matrix: a determinant below zero is a zero that rounding moved.
+    return float(logarithm) if float(sign) > 0 else -math.inf
+
+
+def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
+    """SynFlow: signal over all paths of the network (Tanaka et al., "Pruning neural networks without any data
+    by iteratively conserving synaptic flow", NeurIPS 2020, equation 2; as a score of architectures: Abdelfattah et
+    al., ICLR 2021).
+
+    With every parameter replaced by its absolute value, an image of ones gives outputs of sum R; the score is
+    ``log(sum over parameters of theta * dR/dtheta)``. BatchNorm uses its initial statistics, 0 and 1. Computed in
+    double precision: deep networks reach numbers beyond single precision.
+    """
+    parameters = {name: tensor.detach().abs().double().requires_grad_() for name, tensor in network.named_parameters()}
+    buffers = {
+        name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in network.named_buffers()
+    }
+    device = next(network.parameters()).device
+    ones = torch.ones(1, *shape, dtype=torch.float64, device=device)
+    was_training = network.training
+    network.eval()
+    try:
+        output: Tensor = torch.func.functional_call(network, (parameters, buffers), (ones,)).sum()
+    finally:
+        network.train(was_training)
+    gradients = torch.autograd.grad(output, list(parameters.values()), allow_unused=True)
+    total = sum(
+        float((parameter.detach() * gradient).sum())
+        for parameter, gradient in zip(parameters.values(), gradients, strict=True)
+        if gradient is not None
+    )
+    if math.isnan(total):
+        return math.nan
+    return math.log(total) if total > 0 else -math.inf
 
 
 class ZeroCostSearch(Stage[Genotype]):

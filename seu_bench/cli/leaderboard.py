@@ -151,7 +151,6 @@ def _parse_columns(text: str | None, metrics: Mapping[str, Metric]) -> dict[str,
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
-    """All leaderboards; LaTeX has the main columns where ``usual``."""
     if form == "json":
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
     if form == "csv":
@@ -174,7 +173,6 @@ def _print_table(board: Leaderboard, most: int | None, *, first: bool, usual: bo
 def _say_none(
     made: LeaderboardBuild, benchmark: str | None, results: Path, *, unranked: bool, aside: bool = False
 ) -> None:
-    """Say that nothing is ranked, why, and how to see it all the same; ``aside``: on standard error."""
     click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
         click.echo(f"  {line}", err=aside)

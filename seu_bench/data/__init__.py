@@ -1,6 +1,6 @@
 """From files of images to the tensors of a stream's tasks.
 
-- ``dataset``, ``image_file``: data sets, 8-bit images and labels; the interface of sources
+- ``dataset``: data sets, 8-bit images and labels; the interface of sources
 - ``sources``: classes of torchvision, digits; ``folders``, ``own_files``: the user's own; ``decoding``: files of images
 - ``synthetic``: made-up data sets of a given shape
 - ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data and without torch

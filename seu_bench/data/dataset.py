@@ -8,21 +8,22 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seu_bench.data.image_file import ImageFile, blocks
 from seu_bench.errors import DataError
 from seu_bench.utils.hardware import free_host_memory
 
 Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.int64]
 
+#: Bytes of images that are held at once by what goes through all of them.
+BLOCK_BYTES: Final = 2 * 1024**2
 #: The environment variable that names the data root where ``--data-root`` is not given.
 DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
 
@@ -69,7 +70,7 @@ class DatasetInfo:
 class RawSplit:
     """Images ``[N, C, H, W]`` (uint8) and labels ``[N]`` (int64, from 0)."""
 
-    images: Images | ImageFile
+    images: Images
     labels: Labels
 
     def __len__(self) -> int:
@@ -85,7 +86,7 @@ class RawDataset:
 
     Attributes:
         info: its description.
-        train, test: its images, in memory or in an :class:`~seu_bench.data.image_file.ImageFile`.
+        train, test: its images; an ``np.memmap`` stays on disk, and batches are read from it.
         known_checksums: of the whole and of what is left without test images, where a source need not read all images
             again to know them.
 
@@ -130,6 +131,13 @@ class RawDataset:
         return digest.hexdigest(), alone.hexdigest()
 
 
+def blocks(images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Images ``[N, C, H, W]`` in their order, a few MiB at a time."""
+    step = max(1, BLOCK_BYTES // max(1, math.prod(images.shape[1:])))
+    for start in range(0, len(images), step):
+        yield images[start : start + step]
+
+
 def as_8_bit(images: NDArray[Any]) -> Images:
     """8-bit pixels of an array: whole numbers in 0..255, floating point in [0, 1], or truth values.
 
@@ -166,11 +174,10 @@ def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) ->
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     faults: list[str] = []
-    if not isinstance(images, ImageFile):
-        try:
-            images = as_8_bit(np.asarray(images))
-        except ValueError as error:
-            faults.append(f"{name} images: {error}")
+    try:
+        images = as_8_bit(images if isinstance(images, np.memmap) else np.asarray(images))
+    except ValueError as error:
+        faults.append(f"{name} images: {error}")
     if images.shape != (shape := (count, info.channels, info.height, info.width)):
         faults.append(f"{name} images have shape {images.shape}; needed is {shape}, [N, C, H, W]")
     if labels.dtype.kind not in "ui" or labels.shape != (count,):

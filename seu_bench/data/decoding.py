@@ -18,7 +18,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from seu_bench.data.dataset import DatasetInfo, Images, Labels, RawDataset, RawSplit, one_line, require_memory
-from seu_bench.data.image_file import ImageFile
 from seu_bench.errors import DataCorruptError, DataError
 from seu_bench.utils.files import PART, make_folder
 from seu_bench.utils.locks import folder_lock
@@ -142,24 +141,25 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
     file = folder / f"{_key(shape, train, test)}.pixels"
 
     def stored(path: Path) -> RawDataset:
-        images = ImageFile(path, 0, len(train[0]), shape), ImageFile(path, len(train[0]), len(test[0]), shape)
-        return RawDataset(info, RawSplit(images[0], train[1]), RawSplit(images[1], test[1]))
+        images = np.memmap(path, np.uint8, "r", shape=(len(train[0]) + len(test[0]), *shape))
+        count = len(train[0])
+        return RawDataset(info, RawSplit(images[:count], train[1]), RawSplit(images[count:], test[1]))
 
+    size = (len(train[0]) + len(test[0])) * math.prod(shape)
     try:
-        data = _verified(file, stored)
+        data = _verified(file, size, stored)
         if data is None:
             make_folder(folder.parent)
             with folder_lock(folder, PATIENCE):
-                data = _verified(file, stored)  # another process may have been quicker
+                data = _verified(file, size, stored)  # another process may have been quicker
                 if data is None:
                     if file.exists():
                         warnings.warn(f"{file} is not as it was written: its images are decoded anew", stacklevel=2)
                     _write(file, decoded_in_order([*train[0], *test[0]], decode, info.name), stored)
-                    data = _verified(file, stored)
+                    data = _verified(file, size, stored)
                     if data is None:
                         raise OSError(errno.EIO, "what was written cannot be read again")
     except OSError as error:
-        size = (len(train[0]) + len(test[0])) * math.prod(shape)
         raise DataError(
             f"decoded images of data set {info.name!r} cannot be kept on disk: {error.strerror or error}",
             where=str(file),
@@ -182,13 +182,12 @@ def _key(shape: tuple[int, int, int], *splits: Split) -> str:
     return digest.hexdigest()[:16]
 
 
-def _verified(file: Path, stored: Callable[[Path], RawDataset]) -> RawDataset | None:
+def _verified(file: Path, size: int, stored: Callable[[Path], RawDataset]) -> RawDataset | None:
     """The data set in a file of decoded images, read once as a whole; ``None``: there is none, or not as written."""
-    data = stored(file)
-    size = sum(math.prod(split.images.shape) for split in (data.train, data.test))
-    with contextlib.suppress(OSError, DataCorruptError), open_file(file) as opened:
+    with contextlib.suppress(OSError), open_file(file) as opened:
         if opened.seek(0, os.SEEK_END) == size + _CHECKSUM_BYTES:
             opened.seek(size)
+            data = stored(file)
             known = data.read_checksums()
             if opened.read() == known[0].encode():
                 return replace(data, known_checksums=known)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seu_bench.data.image_file import ImageFile
+from seu_bench.data.dataset import Images
 from seu_bench.data.normaliser import Augmenter, Normaliser
 from seu_bench.utils.rehearsing import abridged, active_rehearsal
-
-#: Batches that are read while one is computed on.
-_AHEAD: Final = 2
 
 
 @dataclass(frozen=True)
@@ -30,15 +26,15 @@ class FileStore:
         device: where inputs are made.
     """
 
-    train: ImageFile
-    test: ImageFile | np.ndarray
+    train: Images
+    test: Images
     normalise: Normaliser
     device: torch.device
 
     @property
     def shape(self) -> torch.Size:
         """Images, channels, height and width."""
-        return torch.Size((len(self.train) + len(self.test), *self.normalise.shape(*self.train.image_shape)))
+        return torch.Size((len(self.train) + len(self.test), *self.normalise.shape(*self.train.shape[1:])))
 
     def to(self, device: torch.device) -> FileStore:
         """The same store, which makes its inputs on another device."""
@@ -46,27 +42,15 @@ class FileStore:
 
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
         """Inputs ``[n, C, H, W]`` of the images ``rows`` ``[n]``; ``dim`` is 0, as torch calls it."""
-        return self._normalised(self._read(rows.cpu().numpy()))
+        numbers = rows.cpu().numpy()
+        is_test = numbers >= len(self.train)
+        found = np.empty((len(numbers), *self.train.shape[1:]), dtype=np.uint8)
+        found[~is_test] = self.train[numbers[~is_test]]
+        found[is_test] = self.test[numbers[is_test] - len(self.train)]
+        return self.normalise(torch.from_numpy(found).to(self.device))
 
-    def batches(self, rows: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Inputs of one batch of rows after another; the next ones are read in the background."""
-        wanted = [batch.cpu().numpy() for batch in rows]
-        with ThreadPoolExecutor(1, "read images") as reader:
-            reads = [reader.submit(self._read, batch) for batch in wanted[:_AHEAD]]
-            for place in range(len(wanted)):
-                images = reads.pop(0).result()
-                reads += [reader.submit(self._read, batch) for batch in wanted[place + _AHEAD : place + _AHEAD + 1]]
-                yield self._normalised(images)
-
-    def _read(self, rows: np.ndarray) -> np.ndarray:
-        is_test = rows >= len(self.train)
-        found = np.empty((len(rows), *self.train.image_shape), dtype=np.uint8)
-        found[~is_test] = self.train[rows[~is_test]]
-        found[is_test] = self.test[rows[is_test] - len(self.train)]
-        return found
-
-    def _normalised(self, images: np.ndarray) -> Tensor:
-        return self.normalise(torch.from_numpy(images).to(self.device))
+    def __deepcopy__(self, memo: dict[int, object]) -> FileStore:
+        return self  # what lies in a file is not copied with a learner that holds on to it
 
 
 #: What images of a task are gathered from.
@@ -137,21 +121,15 @@ class TaskImages:
 
     def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
-        return self._gather(positions, None)
+        return self._gather(positions.to(self.device), positions, None)
 
     def training_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The same, augmented."""
-        return self._gather(positions, self.augmenter)
+        return self._gather(positions.to(self.device), positions, self.augmenter)
 
-    def _gather(self, positions: Tensor, augmenter: Augmenter | None) -> tuple[Tensor, Tensor]:
-        here = positions.to(self.device)
-        stored = self.store.index_select(0, self.rows.index_select(0, here))
-        return self._batch(stored, here, positions, augmenter)
-
-    def _batch(
-        self, images: Tensor, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None
-    ) -> tuple[Tensor, Tensor]:
-        """A batch as the task sees it, of its images in the store; ``as_given`` may be on the CPU."""
+    def _gather(self, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None) -> tuple[Tensor, Tensor]:
+        """The images at ``positions`` on the device; ``as_given`` may be on the CPU and spares a copy to it."""
+        images = self.store.index_select(0, self.rows.index_select(0, positions))
         if augmenter is not None:
             images = augmenter(images)
         if self.permutation is not None:
@@ -207,11 +185,8 @@ class TaskImages:
             for turn in abridged([stop - start for start, stop in bounds]):
                 yield self.gather(order[slice(*bounds[turn])])
             return
-        rows = [self.rows.index_select(0, here[start:stop]) for start, stop in bounds]
-        store = self.store
-        stored = store.batches(rows) if isinstance(store, FileStore) else (store.index_select(0, it) for it in rows)
-        for (start, stop), images in zip(bounds, stored, strict=True):
-            yield self._batch(images, here[start:stop], order[start:stop], self.augmenter if shuffle else None)
+        for start, stop in bounds:
+            yield self._gather(here[start:stop], order[start:stop], self.augmenter if shuffle else None)
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from seu_bench.config.streams import Augmentation, InputSpec
-from seu_bench.data.dataset import Images, RawDataset
-from seu_bench.data.image_file import ImageFile, blocks
+from seu_bench.data.dataset import Images, RawDataset, blocks
 from seu_bench.errors import RequestError
 
 
@@ -95,7 +94,7 @@ class Normaliser:
         return values.sub_(self.mean.view(1, -1, 1, 1)).div_(self.std.view(1, -1, 1, 1))
 
 
-def pixel_statistics(images: Images | ImageFile) -> tuple[np.ndarray, np.ndarray]:
+def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation ``[C]`` of pixels in [0, 1], from exact sums of whole numbers.
 
     Example:

@@ -23,7 +23,6 @@ from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import RawDataset, require_memory
-from seu_bench.data.image_file import ImageFile
 from seu_bench.data.images import FileStore, Store, TaskImages
 from seu_bench.data.normaliser import Normaliser
 from seu_bench.data.planning import Rows, StreamPlan, class_rows, plan_stream, validation_share, withheld
@@ -218,7 +217,7 @@ def _stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device)
     """
     normalise = Normaliser.of(spec, data)
     train, test = data.train.images, data.test.images
-    if isinstance(train, ImageFile):
+    if isinstance(train, np.memmap):
         return FileStore(train, test, normalise.to(device), device), normalise, np.arange(len(train) + len(test))
     shape = normalise.shape(data.info.channels, data.info.height, data.info.width)
     require_memory(data.info.name, len(used), shape, bytes_per_pixel=4)

@@ -267,7 +267,6 @@ class FeatureCache:
         return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
     def _open(self, split: _Split, key: Hashable, compute: Compute) -> Table:
-        """Create a table with as many rows as memory allows."""
         values = self._nested(compute, split.chunk(0))
         forms = [Form.of(value, self.dtype) for value in values]
         wanted = len(split.images) * sum(form.bytes for form in forms)

@@ -43,21 +43,18 @@ class FlopCounter(TorchDispatchMode):
         self._before: list[FlopCounter | None] = []
 
     def __enter__(self) -> Self:
-        """Begin, or go on, to count."""
         super().__enter__()  # type: ignore[no-untyped-call]
         self._before.append(_active.get())
         _active.set(self)
         return self
 
     def __exit__(self, *details: Any) -> None:
-        """Count no more."""
         _active.set(self._before.pop())
         super().__exit__(*details)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Carry an operation out, and count it."""
         kwargs = kwargs or {}
         output = func(*args, **kwargs)
         if not self._rests and (flops_of := _FORMULAS.get(func.overloadpacket)) is not None:
@@ -252,7 +249,6 @@ class RepeatedBatches:
         return self
 
     def __exit__(self, *details: Any) -> None:
-        """Let the counter go on."""
         self._switch(counts=True)
         self._counter = None
 

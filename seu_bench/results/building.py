@@ -7,7 +7,6 @@ all seeds it was run on. Leaderboards can be thrown away and made again at any t
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import re
@@ -60,19 +59,12 @@ _RARE: Final = ("tuning_passes", "mask_bits")
 
 @dataclass(frozen=True)
 class LeaderboardBuild:
-    """The leaderboards of a results folder.
+    """The leaderboards of a results folder."""
 
-    Attributes:
-        records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
-        unread: the runs that could not be read, by the reason.
-        boards: all leaderboards, complete, in the order of benchmarks, versions, protocols and scenarios.
-        paths: the files written.
-    """
-
-    records: Sequence[Record]
-    unread: Mapping[str, Sequence[str]]
-    boards: tuple[Leaderboard, ...]
-    paths: tuple[Path, ...] = ()
+    records: Sequence[Record]  # all that were read, by run id, without what leaderboards do not need
+    unread: Mapping[str, Sequence[str]]  # runs that could not be read, by the reason
+    boards: tuple[Leaderboard, ...]  # in the order of benchmarks, versions, protocols and scenarios
+    paths: tuple[Path, ...] = ()  # the files written
 
     def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
         """Records of a benchmark that enter no leaderboard, one line for each reason, and those not read.
@@ -196,7 +188,6 @@ def _place(record: Record) -> tuple[str, int, str, int]:
 def _boards(
     records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric], results: Path | None
 ) -> Iterator[Leaderboard]:
-    """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[Any, list[Record]] = defaultdict(list)
     for record in records:
         by_place[_place(record)].append(record)
@@ -219,7 +210,6 @@ def _board(
     excluded: Sequence[str] = (),
     unranked: str | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of records of one place and data; of one configuration and seed the latest counts."""
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         latest[canonical(_choice(record)), record.seed] = record
@@ -268,8 +258,7 @@ def _choice(record: Record) -> list[Any]:
 def _free_name(record: Record, fingerprint: str, taken: Iterable[str], protocol: str | None = None) -> str:
     """Name a leaderboard's files; with the fingerprint's beginning, then a number, where another one is called so."""
     plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{protocol or record.protocol}"
-    if len(plain) > 200:  # file systems take 255 letters
-        plain = f"{plain[:180]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
+    plain = plain[:200]  # file systems take 255 letters
     longer = f"{plain}-{fingerprint[:8]}"
     candidates = itertools.chain([plain, longer], (f"{longer}-{number}" for number in itertools.count(2)))
     # Names come from records, which may hold anything: no letter may leave the folder.
@@ -285,7 +274,6 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 
 def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
-    """A line for each reason that names its runs."""
     return [
         f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})"
         for reason, names in sorted(runs.items())
@@ -339,7 +327,6 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
 
 
 def _value(name: str, metric: Metric, record: Record, reference: Record) -> float | int | None:
-    """A relative metric. One that fails costs its own value, with a warning, and no leaderboard."""
     try:
         return metric.beside(record, reference)
     except Exception as error:
@@ -386,7 +373,6 @@ def _circumstances(record: Record) -> list[Any]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """``value`` if it is a mapping, else an empty one: a record may hold anything in its settings."""
     return value if isinstance(value, dict) else {}
 
 
@@ -457,7 +443,6 @@ def _fits(value: float | None) -> bool:
 
 
 def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
-    """The row of a record."""
     document = {key: _plain(getattr(record, key)) for key in Record.model_fields if key not in left_out}
     document |= {"may_be_ranked": record.may_be_ranked, "reference": reference_of(record)}
     parts = {key: document.pop(key) for key in CHOICES}
@@ -471,7 +456,6 @@ def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value without models."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="python")
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value

@@ -141,7 +141,6 @@ def _incomparable(one: Record, other: Record) -> list[str]:
 
 
 def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
-    """Metrics of each task, by the benchmark's own index."""
     matrix = complete_matrix(record)
     falls, last = task_forgetting(matrix), len(record.task_order) - 1
     # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
@@ -163,7 +162,6 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
 
 
 def _flat_settings(record: Record) -> dict[str, str]:
-    """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
     del document["environment"]["threads"]  # the run's own are what decides
     named = (
@@ -184,17 +182,11 @@ def _flat_settings(record: Record) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Configurations of one leaderboard, each compared with the first over the seeds that both have.
-
-    Attributes:
-        one: the row of the first.
-        others: the rows of the others.
-        metrics: by id, the difference of each other configuration to the first. Those of one metric are one family.
-    """
+    """Configurations of one leaderboard, each compared with the first over the seeds that both have."""
 
     one: Row
     others: tuple[Row, ...]
-    metrics: Mapping[str, tuple[PairedDifference, ...]]
+    metrics: Mapping[str, tuple[PairedDifference, ...]]  # by id, of each other one to the first, in one family
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -267,25 +259,16 @@ _Key: TypeAlias = tuple[str, str]
 class BenchmarkComparison:
     """Configurations that were run on all of several benchmarks.
 
-    Attributes:
-        protocol, scenario: of all of them.
-        metric: what they are ranked by, in its mean over :attr:`seeds`.
-        boards: the leaderboards, one for each benchmark.
-        rows: by configuration, its row on each of :attr:`boards`.
-        seeds: on each of :attr:`boards`, those that all configurations have.
-        means: over these seeds, by benchmark and configuration.
-        ranks: average ranks and tests.
-        excluded: configurations that are not on all benchmarks, or have too few seeds in common with the others there,
-            references apart.
+    ``excluded`` are the learners that are not on all of them, or have too few seeds in common with the others there.
     """
 
     protocol: str
     scenario: Scenario
-    metric: str
-    boards: tuple[Leaderboard, ...]
-    rows: Mapping[str, tuple[Row, ...]]
-    seeds: tuple[frozenset[int], ...]
-    means: Mapping[str, Mapping[str, float]]
+    metric: str  # what they are ranked by, in its mean over the seeds that all have
+    boards: tuple[Leaderboard, ...]  # one for each benchmark
+    rows: Mapping[str, tuple[Row, ...]]  # by configuration, on each of the boards
+    seeds: tuple[frozenset[int], ...]  # on each of the boards, those that all configurations have
+    means: Mapping[str, Mapping[str, float]]  # over these seeds, by benchmark and configuration
     ranks: RankComparison
     excluded: tuple[str, ...]
 

@@ -62,22 +62,13 @@ MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A configuration.
+    """A configuration over its seeds."""
 
-    Attributes:
-        number: from 1, of the row in the whole leaderboard: a name for it, and no rank.
-        configuration: the label, unique among the rows.
-        runs: the records by seed, in the order of seeds.
-        rank: by accuracy among all learners; ``None`` for references, and where nothing is ranked, accuracy was not
-            measured, or there are too few seeds.
-        on_front: whether no other learner is as accurate with less memory, or more accurate with as much.
-    """
-
-    number: int
-    configuration: str
-    runs: Mapping[int, Record] = field(repr=False)
-    rank: int | None = None
-    on_front: bool = False
+    number: int  # from 1, in the whole leaderboard: a name for the row, and no rank
+    configuration: str  # the label, unique among the rows
+    runs: Mapping[int, Record] = field(repr=False)  # by seed, in the order of seeds
+    rank: int | None = None  # by accuracy among all learners; None: a reference, not measured, or too few seeds
+    on_front: bool = False  # whether no other learner is as accurate and smaller, or as small and more accurate
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -305,13 +296,7 @@ class Leaderboard:
 
 
 class Leaderboards(tuple[Leaderboard, ...]):
-    """Leaderboards of a results folder, one for each benchmark, version, scenario, protocol and data fingerprint.
-
-    A notebook shows them as tables. ``excluded`` says why records are in none, one line for each reason.
-
-    Example:
-        ``seu_bench.leaderboard("results").frame.sort_values("acc_mean")``
-    """
+    """Leaderboards of a results folder; ``excluded`` says why records are in none, one line for each reason."""
 
     excluded: tuple[str, ...] = ()
 

@@ -125,7 +125,6 @@ class Memory:
         return True
 
     def _taken(self, images: TaskImages, positions: Tensor) -> dict[str, Tensor]:
-        """Rows of images of the stream."""
         x, y = images.gather(positions)
         count = len(positions)
         return {
@@ -136,7 +135,6 @@ class Memory:
         }
 
     def _joined(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The present rows with ``new`` ones behind them."""
         if not self.fields:
             return dict(new)
         self._check_names(new)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 import torch
-from support.tiny import registry
 from torch import Tensor
 
-from seu_bench.config.run import Request
-from seu_bench.config.streams import Augmentation, stream_identity
+from seu_bench.config.streams import Augmentation
 from seu_bench.data import TaskDataset, TaskImages
 from seu_bench.data.images import SampleIds, sample_ids_of
 from seu_bench.data.normaliser import Augmenter
-from seu_bench.engine.resolve import resolve
 
 MEAN, STD = torch.tensor([0.2, 0.4, 0.5]), torch.tensor([0.1, 0.2, 0.5])
 
@@ -113,23 +109,3 @@ def test_permuted_pixels_are_cut_before(task: TaskImages) -> None:
     torch.manual_seed(1)
     found, _ = permuted.training_batch(torch.arange(30))
     assert torch.equal(found.flatten(1), plain.flatten(1)[:, order])
-
-
-def identity(name: str, **options: Any) -> tuple[str, dict[str, Any]]:
-    """A run's id, and what its data's fingerprint says of the stream."""
-    found = resolve(registry(), Request(benchmark=name, strategy="naive", synthetic=True, options=options))
-    return found.spec.run_id, stream_identity(found.spec.benchmark.stream)
-
-
-@pytest.mark.parametrize("name", ["split_digits", "pmnist", "mixture", "ctrl_s_minus", "ctrl_s_long"])
-def test_streams_without_it_are_what_they_were(name: str) -> None:
-    """The key is there only where it changes something, in every kind of stream."""
-    assert "augment" not in json.dumps(identity(name)[1])
-
-
-def test_it_is_another_run_of_other_data() -> None:
-    plain, augmented = (
-        identity("split_digits", **{"benchmark.stream.input.augment.flip": flip}) for flip in (False, True)
-    )
-    assert plain[0] == identity("split_digits")[0] != augmented[0]
-    assert plain[1] == identity("split_digits")[1] != augmented[1]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -21,73 +19,20 @@ from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.benchmark_file import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream, decoding
-from seu_bench.data.dataset import DatasetInfo, RawDataset
-from seu_bench.data.image_file import ImageFile
 from seu_bench.data.normaliser import pixel_statistics
 from seu_bench.data.sources import definition_source
-from seu_bench.errors import DataCorruptError, DataError
+from seu_bench.errors import DataError
 
 
-def some_pixels(count: int = 23, channels: int = 3, size: int = 5) -> np.ndarray:
-    return np.random.default_rng(4).integers(0, 256, (count, channels, size, size + 1), dtype=np.uint8)
-
-
-def in_a_file(folder: Path, pixels: np.ndarray, first: int = 0) -> ImageFile:
-    path = folder / "pixels"
-    path.write_bytes(pixels.tobytes())
-    return ImageFile(path, first, len(pixels) - first, pixels.shape[1:])
-
-
-ROWS: list[Any] = [
-    slice(None),
-    slice(3, 9),
-    slice(0, 0),
-    [0],
-    [22, 0, 1, 2, 5, 4, 5, 5],
-    np.arange(23)[::-1],
-    np.zeros(0, dtype=np.int64),
-]
-
-
-@pytest.mark.parametrize("rows", ROWS, ids=str)
-def test_reads_like_an_array(tmp_path: Path, rows: Any) -> None:
-    pixels = some_pixels()
-    images = in_a_file(tmp_path, pixels)
-    assert (images.shape, len(images), images.dtype) == (pixels.shape, len(pixels), pixels.dtype)
-    assert np.array_equal(images[rows], pixels[rows])
-
-
-def test_copies_read_the_same_file(tmp_path: Path) -> None:
-    pixels = some_pixels()
-    images = in_a_file(tmp_path, pixels)
-    assert np.array_equal(images[:1], pixels[:1])  # opened
-    assert copy.deepcopy(images) is images
-    assert np.array_equal(pickle.loads(pickle.dumps(images))[:], pixels)
-
-
-def test_file_that_became_shorter(tmp_path: Path) -> None:
-    images = in_a_file(tmp_path, some_pixels())
-    images.path.write_bytes(b"short")
-    with pytest.raises(DataCorruptError, match=r"ends too early(.|\n)*delete this file"):
-        images[[20]]
-    images = in_a_file(tmp_path, some_pixels())
-    images.path.unlink()
-    with pytest.raises(DataCorruptError, match=r"No such file"):
-        images[[0]]
-
-
-def test_statistics_are_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of NumPy, and the same for images in a file, however many are read at once."""
-    pixels = some_pixels(50)
+def test_statistics_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of NumPy, however many images are read at once."""
+    pixels = np.random.default_rng(4).integers(0, 256, (50, 3, 5, 6), dtype=np.uint8)
     mean, std = pixel_statistics(pixels)
     np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-13)
     np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-13)
-    monkeypatch.setattr("seu_bench.data.image_file.BLOCK_BYTES", 300)
-    assert all(map(np.array_equal, pixel_statistics(in_a_file(tmp_path, pixels)), (mean, std)))
+    monkeypatch.setattr("seu_bench.data.dataset.BLOCK_BYTES", 300)
+    assert all(map(np.array_equal, pixel_statistics(pixels), (mean, std)))
     assert pixel_statistics(np.full((3, 1, 2, 2), 7, dtype=np.uint8))[1].tolist() == [0.0]
-
-
-# --------------------------------------------------------------------------------------------------- folders of images
 
 
 def fill(folder: Path, per_class: int = 8, size: int = 6, classes: int = 4) -> None:
@@ -176,22 +121,6 @@ def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert the_file(root) != file  # and the earlier one is gone
 
 
-def test_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
-    """Is noticed by the time at which the system says that the file was changed."""
-    fill(tmp_path / "photos")
-    root = tmp_path / "root"
-    source = definition_source(benchmark(tmp_path, "disk").datasets["photos"], "photos")
-    checksum = source.load(root).checksum()
-    first, other = (tmp_path / "photos" / name / "0.bmp" for name in "ab")
-    for place, grey in ((first, 7), (other, 7)):
-        Image.fromarray(np.full((6, 6, 3), grey, dtype=np.uint8)).save(place)
-    checksum, before = source.load(root).checksum(), first.stat()
-    Image.fromarray(np.full((6, 6, 3), 8, dtype=np.uint8)).save(first)
-    os.utime(first, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (first.stat().st_size, first.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert source.load(root).checksum() != checksum
-
-
 def test_only_earlier_states_are_removed(tmp_path: Path) -> None:
     """Another size is another set, and stays."""
     fill(tmp_path / "photos")
@@ -248,35 +177,6 @@ def test_what_is_no_file_is_replaced(tmp_path: Path) -> None:
     assert file.is_file()
 
 
-def test_other_labels_are_another_set(tmp_path: Path) -> None:
-    """A list of a set may give the same files other classes; checksums are those of images and labels."""
-    info = DatasetInfo("mine", 1, 1, 1, num_classes=2, num_train=2, num_test=1)
-    paths = [tmp_path / name for name in ("a", "b", "c")]
-    for path in paths:
-        path.write_text("x")
-
-    def checksum(*labels: int) -> str:
-        train, test = (paths[:2], np.array(labels)), (paths[2:], np.array([0]))
-        found = decoding.in_file(info, train, test, lambda _: np.full((1, 1, 1), 9, dtype=np.uint8), tmp_path, "here")
-        assert found.checksum() == RawDataset(info, found.train, found.test).checksum()
-        return found.checksum()
-
-    assert checksum(0, 1) == checksum(0, 1) != checksum(1, 0)
-
-
-def test_a_broken_image_leaves_nothing(tmp_path: Path) -> None:
-    """All are named in order, whichever thread was the quickest."""
-    fill(tmp_path / "photos")
-    for name in ("b/3.png", "c/0.png"):
-        (tmp_path / "photos" / name).write_bytes(b"no image")
-    root = tmp_path / "root"
-    spec = benchmark(tmp_path, "disk", definition="test_fraction = 0.1")
-    for _ in range(3):
-        with pytest.raises(DataCorruptError, match=r"no usable images(.|\n)*b/3\.png(.|\n)*c/0\.png"):
-            definition_source(spec.datasets["photos"], "photos").load(root)
-    assert not list((root / "decoded").glob("*"))
-
-
 def test_no_room_for_it(tmp_path: Path) -> None:
     fill(tmp_path / "photos")
     (tmp_path / "root").write_text("a file in the place of the folder")
@@ -302,18 +202,6 @@ def test_several_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(found) == 3 and len({*found}) == 1
 
 
-@pytest.mark.parametrize("stop", [0, 1, 2])
-def test_reading_ahead_may_be_left(tmp_path: Path, stop: int) -> None:
-    """A loop over batches that ends early leaves no thread behind."""
-    fill(tmp_path / "photos")
-    images = stream_of(benchmark(tmp_path, "disk"), tmp_path / "root").tasks[0].train
-    batch = images.batches(2, shuffle=False)
-    for _ in range(stop):
-        next(batch)
-    batch.close()  # type: ignore[attr-defined]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read images")]
-
-
 _PEAK = """
 import re, sys
 from pathlib import Path
@@ -324,10 +212,11 @@ from seu_bench.data.sources import definition_source
 spec = BenchmarkFile(Path(sys.argv[1])).load()
 definition = spec.datasets["photos"]
 stream = build_stream(spec, lambda name: definition_source(definition, name).load(Path(sys.argv[2])), ImageLimits(), 0)
+peaks = []
 for task in stream.tasks:
     for x, y in task.train.batches(32, shuffle=True):
-        pass
-print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
+        peaks.append(int(re.search(r"RssAnon:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]))
+print(max(peaks))
 """
 
 

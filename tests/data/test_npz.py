@@ -212,17 +212,3 @@ def test_labels_that_begin_at_one(tmp_path: Path) -> None:
     assert (kept.train_per_class or ())[0] == 0
     with pytest.raises(DataCorruptError, match="labels begin at 1, below label_offset = 2"):
         offset(2)
-
-
-def test_names_of_classes(tmp_path: Path) -> None:
-    """An array of texts, one per class; anything else of that name is a fault."""
-    names = ["ant", "bee", "cat"]
-    number = 1 + int(LABELS.max())
-    called = definition_source(npz(tmp_path / "x.npz", images=IMAGES, labels=LABELS, class_names=np.array(names)), "a")
-    assert (called.info(None).class_names or ())[:number] == tuple(names)[:number]
-    for wrong, said in ((names[:1], "class_names must be texts"), (range(9), "class_names must be texts")):
-        source = definition_source(
-            npz(tmp_path / "y.npz", images=IMAGES, labels=LABELS, class_names=np.array(wrong)), "a"
-        )
-        with pytest.raises(DataCorruptError, match=said):
-            source.load(None)

@@ -267,16 +267,6 @@ def test_class_without_splits_is_split_here(tmp_path: Path) -> None:
     assert definition_source(resized, "mine").checksum() == ""
 
 
-def test_class_with_a_test_table_of_its_own(tmp_path: Path) -> None:
-    common = {"image_size": [3, 4, 4], "num_classes": 2}
-    definition = by_class("FakeData", train={**common, "size": 20}, test={**common, "size": 7, "random_offset": 99})
-    data = definition_source(definition, "fake").load(tmp_path)
-    assert (data.info.num_train, data.info.num_test) == (20, 7)
-    sizes = by_class("FakeData", train={**common, "size": 20}, test={"image_size": [3, 5, 5], "size": 9})
-    with pytest.raises(DataError, match=r"\(3, 4, 4\) in training and \(3, 5, 5\) in test"):
-        definition_source(sizes, "fake").load(tmp_path)
-
-
 def test_class_with_train_argument(tmp_path: Path) -> None:
     """One by one gives the same pixels as the whole array does."""
     train, test = random_split(40, GREY, 10), random_split(20, GREY, 10, seed=1)
@@ -348,14 +338,6 @@ def test_class_that_gives_no_labels(answer: Any, said: str, tmp_path: Path, monk
     monkeypatch.setattr("torchvision.datasets.FakeData", Odd)
     with pytest.raises(DataError, match=said):
         definition_source(by_class("FakeData"), "odd").load(tmp_path)
-
-
-@pytest.mark.parametrize("arguments", [{"size": 10**8}, {"size": 8, "image_size": (3, 10**6, 10**6)}])
-def test_made_up_images_of_an_absurd_number_or_size(arguments: dict[str, Any], tmp_path: Path) -> None:
-    """Refused with the size before the first one is made."""
-    definition = by_class("FakeData", train=arguments)
-    with pytest.raises(DataError, match=r"does not fit into memory: .* images of 3 x .* bytes, and .* are free"):
-        definition_source(definition, "fake").load(tmp_path)
 
 
 # ----------------------------------------------------------------------------------- digits, the root, held-out images

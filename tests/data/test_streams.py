@@ -1,4 +1,4 @@
-"""Tasks are cut, ordered, split and numbered as the specification says, and what does not fit is refused."""
+"""Tasks are cut, ordered, split, numbered and normalised as the specification says; what does not fit is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.streams import ALL, UNCHANGED, classes_spec, everything, made
+import torch
+from PIL import Image
+from support.streams import ALL, UNCHANGED, classes_spec, everything, made, permuted_spec
 from support.tiny import all_threads, benchmark, one_thread, raw_dataset
+from torchvision.transforms import Compose, Normalize, ToTensor
 
 import seu_bench_benchmarks
 from seu_bench.config.benchmark import BenchmarkSpec
@@ -182,17 +185,6 @@ def test_what_does_not_fit(spec: BenchmarkSpec, message: str) -> None:
         build_stream(spec, data.__getitem__, ALL, 0)
 
 
-def test_padding_brings_sizes_together() -> None:
-    """Data sets of different sizes make one stream where padding and repeating fit them to each other."""
-    small, large = raw_dataset([8, 8], [4, 4]), raw_dataset([8] * 3, [4] * 3, size=10, channels=3)
-    spec = datasets_spec(
-        a={"dataset": "small", "input": {**UNCHANGED, "pad": 1, "channels": 3}}, b={"dataset": "large"}
-    )
-    stream = build_stream(spec, {"small": small, "large": large}.__getitem__, ALL, 0)
-    assert [everything(task.test)[0].shape[1:] for task in stream.tasks] == [(3, 10, 10)] * 2
-    assert stream.plan.classes_per_task == (2, 3)
-
-
 # --- identity and the Avalanche benchmark -------------------------------------------------------------------------
 
 
@@ -214,3 +206,151 @@ def test_fingerprint() -> None:
             other = replace(data, **{split: replace(part, **{change: array})})
             others.add(fingerprint(spec, {"tiny": other}))
     assert len(others) == 8
+
+
+setup_module, teardown_module = one_thread, all_threads
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_permutations(seed: int) -> None:
+    """Task i, drawn as r, sees the flattened pixels shuffled by RandomState(100 r + i), in all three splits."""
+    data = raw_dataset([12, 12], [4, 4])
+    spec = permuted_spec(tasks=3, validation=0.25)
+    stream = made(spec, data, seed)
+    order = np.arange(3)
+    np.random.RandomState(seed).shuffle(order)
+    shuffle = np.arange(24)
+    np.random.RandomState(seed).shuffle(shuffle)
+    seen = []
+    for position, (task, drawn) in enumerate(zip(stream.tasks, order, strict=True)):
+        pixels = np.arange(64)
+        np.random.RandomState(100 * int(drawn) + position).shuffle(pixels)
+        seen.append(pixels.tolist())
+        expected = (data.train.images.reshape(24, 64)[shuffle] / np.float32(255)).astype(np.float32)
+        for images, rows in ((task.valid, expected[:6]), (task.train, expected[6:])):
+            found = everything(images)[0].reshape(len(rows), 64).numpy()
+            for image, original in zip(found, rows, strict=True):
+                assert [image[place] for place in range(64)] == [original[pixels[place]] for place in range(64)]
+        test = (data.test.images.reshape(8, 64) / np.float32(255)).astype(np.float32)[:, pixels]
+        assert np.array_equal(everything(task.test)[0].reshape(8, 64).numpy(), test)
+        assert pixels.tolist() != list(range(64))
+    assert seen[0] != seen[1] != seen[2]
+    assert stream.plan.order == tuple(order.tolist())
+
+
+@pytest.mark.parametrize(
+    ("channels", "mean", "std"), [(1, [0.1307], [0.3081]), (3, [0.49, 0.48, 0.45], [0.2, 0.3, 0.4])]
+)
+def test_normalisation_equals_torchvisions(channels: int, mean: list[float], std: list[float]) -> None:
+    """Pixels are those of torchvision's ToTensor and Normalize, bit by bit."""
+    data = raw_dataset([8, 8], [4, 4], channels=channels)
+    spec = classes_spec(groups=[[0, 1]], input={"mean": mean, "std": std})
+    x = everything(made(spec, data).tasks[0].test)[0]
+    transform = Compose([ToTensor(), Normalize(mean, std)])
+    for image, raw in zip(x, data.test.images, strict=True):
+        picture = Image.fromarray(raw[0] if channels == 1 else np.ascontiguousarray(raw.transpose(1, 2, 0)))
+        assert torch.equal(image, transform(picture))
+    assert x.dtype == torch.float32
+
+
+def test_padding_and_grey_to_colour() -> None:
+    """Raw zeros are added on every side before normalising, then the grey channel is repeated."""
+    data = raw_dataset([8, 8], [4, 4])
+    spec = classes_spec(groups=[[0, 1]], input={"mean": [0.25], "std": [0.5], "pad": 2, "channels": 3})
+    stream = made(spec, data)
+    assert (stream.plan.channels, stream.plan.height, stream.plan.width) == (3, 12, 12)
+    x = everything(stream.tasks[0].test)[0]
+    padded = np.zeros((8, 12, 12), dtype=np.uint8)
+    padded[:, 2:-2, 2:-2] = data.test.images[:, 0]
+    expected = (torch.from_numpy(padded).float() / 255 - 0.25) / 0.5
+    for channel in range(3):
+        assert torch.equal(x[:, channel], expected)
+    assert bool((x[:, :, 0] == -0.5).all())
+
+
+def test_computed_statistics() -> None:
+    """Without a mean the training images give it, all of them, per channel."""
+    data = raw_dataset([10, 10], [4, 4], channels=3)
+    data.train.images[:, 2] = 51
+    spec = classes_spec(groups=[[0], [1]], order="fixed", input={})
+    stream = made(spec, data)
+    x = torch.cat([everything(part)[0] for task in stream.tasks for part in (task.train, task.valid)]).double()
+    assert x.shape[0] == 20
+    torch.testing.assert_close(x.mean(dim=(0, 2, 3)), torch.zeros(3).double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(x.std(dim=(0, 2, 3), correction=0)[:2], torch.ones(2).double(), atol=1e-6, rtol=0)
+    assert bool(torch.isfinite(x).all())
+
+
+DATA = raw_dataset([40] * 6, [10] * 6)
+SPEC = classes_spec(classes_per_task=2, validation=0.25)
+VALIDATION: Any = {"evaluation": "validation"}
+
+
+class Forbidden:
+    """Images that must not be read."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"test images were read: {name}")
+
+    def __len__(self) -> int:
+        raise AssertionError("test images were counted")
+
+
+SEALED = replace(DATA)
+object.__setattr__(SEALED, "test", Forbidden())  # a data set looks at its arrays when it is made
+
+
+def rows(images: Any) -> set[bytes]:
+    """The images of a split, by their pixels."""
+    everything, _ = images.gather(torch.arange(len(images)))
+    return {image.numpy().tobytes() for image in everything}
+
+
+@pytest.mark.parametrize("spec", [SPEC, permuted_spec(tasks=3, validation=0.25)])
+def test_halves(spec: Any) -> None:
+    """One half of the validation images is learned with, the other one is measured on; training stays what it was."""
+    whole = build_stream(spec, lambda _: DATA, ImageLimits(), 3)
+    part = build_stream(spec, lambda _: SEALED, ImageLimits(), 3, **VALIDATION)
+    planned = plan_stream(spec, {"tiny": DATA.info}, ImageLimits(), 3, **VALIDATION)
+    assert part.plan == planned
+    for full, half in zip(whole.tasks, part.tasks, strict=True):
+        assert rows(half.train) == rows(full.train)
+        assert rows(half.valid) | rows(half.test) == rows(full.valid)
+        assert not rows(half.valid) & rows(half.test)
+        assert len(half.test) == len(full.valid) // 2
+    with pytest.raises(AssertionError, match="test images were"):
+        build_stream(spec, lambda _: SEALED, ImageLimits(), 3)
+
+
+def test_limits_keep_what_is_learned() -> None:
+    """Where a limit leaves enough, the validation images are those of a run that is measured on test images."""
+    limits = ImageLimits(train=12, valid=5, test=4)
+    whole = build_stream(SPEC, lambda _: DATA, limits, 1)
+    part = build_stream(SPEC, lambda _: SEALED, limits, 1, **VALIDATION)
+    for full, half in zip(whole.tasks, part.tasks, strict=True):
+        assert rows(half.train) == rows(full.train)
+        assert rows(half.valid) == rows(full.valid)
+        assert len(half.test) == 4
+
+
+def test_first_tasks() -> None:
+    """The first tasks in the order of the seed; what they are compared with is another stream."""
+    whole = build_stream(SPEC, lambda _: DATA, ImageLimits(), 2)
+    part = build_stream(SPEC, lambda _: DATA, ImageLimits(), 2, first_tasks=2)
+    assert part.plan.order == whole.plan.order[:2]
+    assert part.plan.tasks == whole.plan.tasks[:2]
+    assert rows(part.tasks[1].test) == rows(whole.tasks[1].test)
+    prints = {
+        build_stream(SPEC, lambda _: DATA, ImageLimits(), seed, **kind).fingerprint
+        for kind in ({}, {"first_tasks": 1}, {"first_tasks": 2}, VALIDATION, {"first_tasks": 2, **VALIDATION})
+        for seed in (0, 1)
+    }
+    assert len(prints) == 5
+    with pytest.raises(RequestError, match="3 tasks, fewer than 4"):
+        build_stream(SPEC, lambda _: DATA, ImageLimits(), 2, first_tasks=4)
+
+
+def test_too_few_to_withhold() -> None:
+    few = raw_dataset([3] * 6, [10] * 6)
+    with pytest.raises(RequestError, match="has 1 validation images: none can be withheld"):
+        build_stream(SPEC, lambda _: few, ImageLimits(), 0, **VALIDATION)

@@ -21,7 +21,6 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan, plan_stream, pool_sizes
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import RequestError
 from seu_bench.testing.streams import benchmark
 
 LARGE, SMALL, TINY = (400, 200), (40, 20), (5, 3)
@@ -146,25 +145,6 @@ def test_the_seed_decides(name: str) -> None:
     assert content(shorter) == content(again)[: len(content(shorter))]
 
 
-def test_rotated_labels() -> None:
-    """In S_out the last task's labels are those of the first plus one."""
-    first, *_, last = built("ctrl_s_out").tasks
-    data = numbered_set("cifar10")
-    for task, shift in ((first, 0), (last, 1)):
-        true = data.train.labels[numbers_of(task, data)]
-        assert task.train.labels.tolist() == ((true + shift) % 10).tolist()
-
-
-def numbers_of(task: Any, data: RawDataset) -> np.ndarray[Any, Any]:
-    """The images of a task's training split, by the number in their pixels."""
-    x, _ = task.train.gather(torch.arange(len(task.train)))
-    pixels = data.train.images.astype(np.float64) / 255
-    mean, std = pixels.mean(axis=(0, 2, 3)), pixels.std(axis=(0, 2, 3))
-    values = np.rint((x.double().numpy() * std[:, None, None] + mean[:, None, None]) * 255)[:, 0, 0, :3].astype(int)
-    found: np.ndarray[Any, Any] = values @ np.array([1, 256, 65_536])
-    return found
-
-
 def test_colors() -> None:
     """x + (1 - x) * colour, another one for each of the two tasks, and normalised by what all coloured images have."""
     stream = {
@@ -226,17 +206,3 @@ def test_pools(available: int, asked: list[tuple[int, int]]) -> None:
         assert pools[0] >= max(train) and pools[1] >= max(valid)
     else:
         assert pools[1] >= 1
-
-
-@pytest.mark.parametrize(
-    ("task", "what"),
-    [
-        ({"draw_classes": 11}, "draws 11 classes of 'mnist', which has 10"),
-        ({"labels": ["0", "ten"]}, "'ten' is no class of it"),
-    ],
-)
-def test_refused(task: dict[str, Any], what: str) -> None:
-    """Classes that there are not."""
-    stream = {"kind": "datasets", "tasks": {"it": {"dataset": "mnist", **task}}}
-    with pytest.raises(RequestError, match=what):
-        build_stream(benchmark(stream), lambda _: numbered_set("mnist", 50), ImageLimits(), 0)

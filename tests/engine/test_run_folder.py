@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from support.commands import TINY, Command, write_package
 from support.locks import locked
 
+from seu_bench.engine.checkpoint import Position
+from seu_bench.engine.run_folder import list_runs
 from seu_bench.errors import ResultsError
-from seu_bench.utils.files import remove_parts, write_atomic
-from seu_bench.utils.locks import folder_lock
+from seu_bench.results.record import Record, write_record
+from seu_bench.utils.text import format_seconds
 
 #: A small disk of its own for one process; needs the right to make name spaces.
 SMALL_DISK = 'mount -t tmpfs -o size={size} none "$1" && cd "$1" && exec "$2" -c "$3" "$1"'
@@ -41,21 +45,6 @@ def on_small_disk(folder: Path, code: str, size: str = "64k") -> subprocess.Comp
 
 
 class TestFull:
-    def test_what_was_there_stays(self, tmp_path: Path) -> None:
-        code = (
-            "from pathlib import Path; from seu_bench.errors import ResultsError\n"
-            "from seu_bench.utils.files import write_atomic\n"
-            "path = Path('runs/a/record.json'); write_atomic(path, 'old')\n"
-            "try: write_atomic(path, 'n' * 200_000)\n"
-            "except ResultsError as error: print(error)\n"
-            "print(path.read_text(), [found.name for found in path.parent.iterdir()])\n"
-        )
-        done = on_small_disk(tmp_path, code)
-        assert done.returncode == 0, done.stderr
-        assert "cannot write results: No space left on device" in done.stdout
-        assert "make room there and give the same command again" in done.stdout
-        assert done.stdout.endswith("old ['record.json']\n")
-
     @pytest.mark.long
     def test_run_is_refused_before_it_computes(self, tmp_path: Path) -> None:
         """No room for a single file: exit status 2, one error, no lock."""
@@ -71,21 +60,6 @@ class TestFull:
         assert done.stdout == "2 ['filler', 'more']\n", done
         assert done.stderr.count("error: ") == 1 and "No space left on device" in done.stderr
         assert "Traceback" not in done.stderr
-
-    def test_file_that_may_not_grow(self, tmp_path: Path) -> None:
-        """The same by a limit on the size of files, which works everywhere."""
-        path = tmp_path / "a" / "b"
-        write_atomic(path, "old")
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        try:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-            with pytest.raises(ResultsError, match="cannot write results: File too large"):
-                write_atomic(path, b"n" * 2000)
-            write_atomic(path, b"n" * 1000)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert path.read_bytes() == b"n" * 1000
-        assert [found.name for found in path.parent.iterdir()] == ["b"]
 
 
 class TestForbidden:
@@ -114,45 +88,6 @@ class TestForbidden:
         assert done.stderr.count("error: cannot write results: Read-only file system") == 2
         assert "Traceback" not in done.stderr
 
-    @pytest.mark.parametrize("mode", [0o555, 0o000])
-    def test_folder_of_somebody_else(self, tmp_path: Path, mode: int) -> None:
-        """Files that are there are as they were, whoever asks; root becomes somebody else for it."""
-        folder = tmp_path / "forbidden"
-        write_atomic(folder / "record.json", "old")
-        if os.getuid() == 0:
-            for above in (tmp_path, *tmp_path.parents):
-                if "pytest-" in str(above):
-                    above.chmod(0o755)
-        folder.chmod(mode)
-        code = (
-            "import os, sys; from pathlib import Path; from seu_bench.errors import ResultsError\n"
-            "from seu_bench.utils.files import write_atomic\n"
-            "from seu_bench.utils.locks import RunLock, folder_lock, holder_of\n"
-            "from seu_bench.results.record import read_record\n"
-            "from seu_bench.results.record_files import find_run, read_records\n"
-            "os.getuid() or os.setuid(65534); folder = Path(sys.argv[1])\n"
-            "def lock():\n"
-            "    with folder_lock(folder): pass\n"
-            "for call in (lambda: write_atomic(folder / 'record.json', 'new'), RunLock(folder).acquire, lock):\n"
-            "    try: call()\n"
-            "    except ResultsError as error: print(error.what)\n"
-            "print(holder_of(folder))\n"
-        )
-        done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
-        folder.chmod(0o755)
-        assert done.stdout.splitlines() == ["cannot write results: Permission denied"] * 3 + ["None"], done
-        assert [path.name for path in folder.iterdir()] == ["record.json"]
-        assert (folder / "record.json").read_text() == "old"
-
-    def test_file_is_readable_for_those_who_may(self, tmp_path: Path) -> None:
-        """Results are shared: the user's mask decides, not the way in which files are written."""
-        before = os.umask(0o027)
-        try:
-            write_atomic(tmp_path / "a", "x")
-        finally:
-            os.umask(before)
-        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
-
 
 class TestGone:
     def test_folder_that_vanishes_under_a_lock(self, tmp_path: Path) -> None:
@@ -164,55 +99,6 @@ class TestGone:
             with pytest.raises(ResultsError, match="the folder of run a-run is gone"):
                 lock.check()
         assert list(tmp_path.iterdir()) == []
-
-    def test_folder_that_vanishes_under_leaderboards(self, tmp_path: Path) -> None:
-        with folder_lock(tmp_path / "boards"):
-            shutil.rmtree(tmp_path / "boards")
-        assert list(tmp_path.iterdir()) == []
-
-
-class TestStrange:
-    def test_disk_that_cannot_flush(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def flush(handle: int) -> None:
-            raise OSError(22, "Invalid argument")
-
-        monkeypatch.setattr(os, "fsync", flush)
-        write_atomic(tmp_path / "a", "x")
-        assert (tmp_path / "a").read_text() == "x"
-
-    def test_disk_that_fails_to_flush(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A fault of the device is none of what a file system cannot do."""
-        write_atomic(tmp_path / "a", "old")
-
-        def flush(handle: int) -> None:
-            raise OSError(5, "Input/output error")
-
-        monkeypatch.setattr(os, "fsync", flush)
-        with pytest.raises(ResultsError, match="Input/output error"):
-            write_atomic(tmp_path / "a", "new")
-        assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
-
-    def test_name_that_is_none(self, tmp_path: Path) -> None:
-        for name in ("a\0b", "x" * 300):
-            with pytest.raises(ResultsError, match="cannot write results"):
-                write_atomic(tmp_path / name, "x")
-        assert list(tmp_path.iterdir()) == []
-
-    def test_long_name_that_is_one(self, tmp_path: Path) -> None:
-        write_atomic(tmp_path / ("x" * 255), "x")
-        assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
-
-    def test_parts_are_removed_and_nothing_else(self, tmp_path: Path) -> None:
-        for name in (".a.part", "b.part", ".c"):
-            (tmp_path / name).touch()
-        (tmp_path / ".d.part").mkdir()
-        remove_parts(tmp_path)
-        assert sorted(path.name for path in tmp_path.iterdir()) == [".c", ".d.part", "b.part"]
-
-    def test_show_of_a_name_that_cannot_be_a_file(self, command: Command, tmp_path: Path) -> None:
-        answer = command("show", "x" * 300, "--results", tmp_path)
-        assert answer.status == 2
-        assert "no run is called" in answer.err
 
 
 #: A plugin that does something to the results folder when the first epoch is over.
@@ -271,3 +157,80 @@ def test_disk_fails_under_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert "is gone" in done.stderr
     else:
         assert "No space left on device" in done.stderr
+
+
+# --- the list of runs
+
+
+def a_run(results: Path, run_id: str, **fields: object) -> Path:
+    """A record in its folder."""
+    values = {"strategy": "naive", "benchmark": "b", "benchmark_version": 1, "protocol": "p", "seed": 0}
+    record = Record.model_validate({"run_id": run_id, "task_names": ("a", "b"), **values, **fields})
+    return write_record(results, record).parent
+
+
+def test_states(tmp_path: Path, command: Command) -> None:
+    """Each state is told as what it is; a run whose process is gone is interrupted, whatever its record says."""
+    a_run(tmp_path, "a", status="finished", accuracy_matrix=((0.5, None), (0.5, 0.5)), seconds=75.0)
+    a_run(tmp_path, "b", status="running", accuracy_matrix=((0.5, None), (None, None)))
+    a_run(tmp_path, "c", status="interrupted", error="interrupted by SIGTERM")
+    a_run(tmp_path, "d", status="failed", error="the loss became nan")
+    running = a_run(tmp_path, "e", status="running")
+    (a_run(tmp_path, "f", status="finished") / "record.json").write_text("{")
+    with locked(running):
+        found = {run.run_id: run for run in list_runs(tmp_path)}
+        states = {name: run.state for name, run in found.items()}
+        shown = command("runs", "--results", tmp_path)
+        listed = json.loads(command("runs", "--results", tmp_path, "--format", "json", "--state", "running").out)
+    assert states == {
+        "a": "finished",
+        "b": "interrupted",
+        "c": "interrupted",
+        "d": "failed",
+        "e": "running",
+        "f": "unreadable",
+    }
+    assert (found["a"].evaluated, found["b"].evaluated) == (2, 1)
+    assert found["b"].detail == "the process ended without a message"
+    for words in (
+        "2/2",
+        format_seconds(75.0),
+        "interrupted by SIGTERM",
+        "the loss became nan",
+        f"process {os.getpid()} on host",
+    ):
+        assert words in shown.out, words
+    assert [(run["run_id"], run["pid"], run["tasks"]) for run in listed] == [("e", os.getpid(), 2)]
+
+
+def test_no_runs(tmp_path: Path, command: Command) -> None:
+    """An empty folder is no error."""
+    assert command("runs", "--results", tmp_path).out == f"no runs in {tmp_path}\n"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
+    """SIGTERM in the middle of a long epoch: the run is stopped within five seconds all the same, and goes on."""
+    command = [sys.executable, "-m", "seu_bench.cli.main", "run", "--strategy", "naive", "--results", str(tmp_path)]
+    asked = ["--benchmark", "pmnist", "--protocol", "paper", "--synthetic", "--device", "cpu"]
+    with subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.glob("runs/*/record.json")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+    assert process.returncode == 143
+    assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
+    (run,) = list_runs(tmp_path)
+    # No matter how many epochs a fast machine was through when the signal came.
+    assert (run.state, run.detail) == ("interrupted", "interrupted by SIGTERM")
+    assert run.position is None or (run.position.task, run.position.stage) == (0, "training")
+
+
+def test_positions() -> None:
+    """Between tasks, within a stage, before an evaluation."""
+    assert str(Position(task=0)) == "task 1"
+    assert str(Position(task=3, stage="search", epoch=2, epochs=9)) == "task 4, search, epoch 2 of 9"
+    assert str(Position(task=3, stage="evaluation")) == "task 4, evaluation"

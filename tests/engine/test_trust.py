@@ -19,7 +19,7 @@ from seu_bench.data.sources import TorchvisionSource
 from seu_bench.errors import DataCorruptError, ResultsError, SpecError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.building import make_leaderboards
-from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import find_record, read_records
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ UNLESS = {
 #: unpickled by torchvision, after their md5 was checked (see TestOfficialData).
 ALLOWED: dict[str, set[str]] = {
     # A file of Python that the user names on purpose, by --plugin or in the environment.
-    "seu_bench/plugin/files.py": {"compile", "exec"},
+    "seu_bench/plugin/methods.py": {"compile", "exec"},
 }
 
 
@@ -89,12 +89,6 @@ class TestSource:
     )  # fmt: skip
     def test_finds_what_it_looks_for(self, line: str) -> None:
         assert list(risks(f"def f():\n    {line}\n"))
-
-    @pytest.mark.parametrize(
-        "line", ["model.eval()", "torch.load(f, weights_only=True)", "np.load(f, allow_pickle=False)", "json.load(f)"]
-    )
-    def test_finds_nothing_else(self, line: str) -> None:
-        assert not list(risks(line))
 
     def test_nothing_from_a_disk_is_executed(self) -> None:
         files = [
@@ -199,13 +193,6 @@ class TestNames:
         with pytest.raises(ValueError, match=field):
             Record(**(FULL.model_dump() | {field: name}))
 
-    def test_long_ones_of_a_record_make_a_file_all_the_same(self, tmp_path: Path) -> None:
-        strange(tmp_path, benchmark="b" * 200, protocol="p" * 200, run_id="r" * 200)
-        strange(tmp_path, "other", benchmark="b" * 200, protocol="p" * 199 + "q", run_id="r")
-        written = make_leaderboards(tmp_path).paths
-        assert len({path.name for path in written}) == 4
-        assert {path.parent for path in written} == {tmp_path / "leaderboards"}
-
     @pytest.mark.parametrize("name", ["../x", "a b", "a\x1b[2J", "", "x" * 201, "-x", "a=b"])
     @pytest.mark.parametrize("kind", ["strategies", "searchers", "benchmarks", "metrics"])
     def test_that_plugins_register_are_plain(self, install: Install, name: str, kind: str) -> None:
@@ -255,28 +242,6 @@ class TestLinks:
         answer = command("leaderboard", "--results", results)
         assert answer.status == 2 and "is a link" in answer.err
         assert list(elsewhere.iterdir()) == []
-
-    def test_leaderboard_file_that_is_a_link_is_replaced(self, tmp_path: Path) -> None:
-        results, precious = tmp_path / "results", tmp_path / "precious"
-        strange(results)
-        precious.write_text("kept")
-        for path in make_leaderboards(results).paths:
-            path.unlink()
-            path.symlink_to(precious)
-        for path in make_leaderboards(results).paths:
-            assert not path.is_symlink()
-        assert precious.read_text() == "kept"
-
-    def test_folder_named_otherwise_than_its_run(self, tmp_path: Path) -> None:
-        """A copied folder counts as its record says; nothing is read or written by the record's name."""
-        strange(tmp_path, "a-copy", run_id="the-run")
-        write_record(tmp_path / "other", a_record("the-run"))
-        before = everything(tmp_path / "other")
-        assert find_record(tmp_path, "a-copy").run_id == "the-run"
-        with pytest.raises(ResultsError, match="no run is called 'the-run'"):
-            find_record(tmp_path, "the-run")
-        assert len(leaderboards(tmp_path)) == 1
-        assert everything(tmp_path / "other") == before
 
     @pytest.mark.parametrize("name", ["../../elsewhere", "/etc", "..", "a\0b", "*", "[", "x" * 300])
     def test_show_takes_only_names_of_runs(self, command: Command, tmp_path: Path, name: str) -> None:

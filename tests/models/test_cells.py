@@ -21,10 +21,8 @@ from seu_bench_kit.cells import (
     GenotypeNetwork,
     ProxyCell,
     ProxyNetwork,
-    State,
     Unit,
     make_operation,
-    sample_of,
 )
 from seu_bench_kit.search_space import (
     EDGES,
@@ -79,38 +77,6 @@ def test_unit_computes_its_genotype(name: str, plan: CellPlan) -> None:
             values[node] = values[node] + more
     with torch.no_grad():
         assert torch.equal(made(older, newer), torch.cat([values[2], values[3], values[4], values[5]], dim=1))
-
-
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("name", ["darts_v1", "mdenas_mixture", "mixed", "sep5"])
-def test_shared_parts_change_no_gradient(name: str, layout: torch.memory_format) -> None:
-    """A unit trains as if each operation rectified its input by itself and torch joined the nodes."""
-    for plan in PLANS:
-        made = unit(ALL[name], plan).train()
-
-        def unshared(older: Tensor, newer: Tensor, made: ExtensionUnit = made) -> Tensor:
-            states = [made.inputs.older(older), made.inputs.newer(newer)]
-            for node in (2, 3, 4, 5):
-                incoming = [
-                    operation(states[edge.source])
-                    for edge, operation in zip(made.edges, made.operations, strict=True)
-                    if edge.node == node
-                ]
-                states.append(sum(incoming[1:], incoming[0]))
-            return torch.cat(states[2:], dim=1)
-
-        outcomes = []
-        for compute in (made, unshared):
-            made.zero_grad()
-            older, newer = (x.contiguous(memory_format=layout).requires_grad_() for x in inputs(plan))
-            y = compute(older, newer)
-            (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
-            grads = [older.grad, newer.grad, *(parameter.grad for parameter in made.parameters())]
-            outcomes.append((y.detach(), torch.cat([grad.flatten() for grad in grads if grad is not None])))
-        (y, gradient), (expected_y, expected) = outcomes
-        assert torch.equal(y, expected_y)
-        # BatchNorm sums another way where the gradient that reaches it is dense.
-        assert float((gradient - expected).norm()) <= 1e-5 * float(expected.norm())
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.kind}-{plan.channels}-{plan.after_reduction}")
@@ -233,41 +199,7 @@ def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
         torch.testing.assert_close(cell.mixture(older, newer, weight), torch.cat(values[2:], dim=1))
 
 
-def test_gradients_reach_every_weight() -> None:
-    """Through the softmax the loss depends on every operation of every edge, ``none`` included."""
-    network = proxy()
-    logits = [torch.zeros(14, 8, requires_grad=True) for _ in range(2)]
-    mixture = (logits[0].softmax(dim=1), logits[1].softmax(dim=1))
-    nn.functional.cross_entropy(network.mixture(images(), mixture), torch.tensor([0, 1, 2, 0])).backward()
-    for table in logits:
-        assert table.grad is not None and bool((table.grad != 0).all())
-        # More weight on one operation is taken from the others of its edge.
-        torch.testing.assert_close(table.grad.sum(dim=1), torch.zeros(14), rtol=0, atol=1e-6)
-
-
 # --- the sample of a genotype -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["darts_v2", "mdenas_mixture", "everything"])
-def test_proxy_computes_the_genotype_only(name: str) -> None:
-    """With the sample of a genotype exactly its operations get gradients and statistics, in each kind of cell."""
-    found = FOUND[name]
-    network = proxy().train()
-    before = weights(network)
-    network(images(), sample_of(found)).square().sum().backward()
-    normed = ("pool", "sep", "dil")
-    for cell in network.cells:
-        form = found.reduction if cell.plan.reduction else found.normal
-        for row, operations in enumerate(cell.edges):
-            for index, operation in enumerate(operations):
-                used = (*EDGES[row], OPERATIONS[index]) in {tuple(edge) for edge in form}
-                assert all((parameter.grad is not None) == used for parameter in operation.parameters())
-                if OPERATIONS[index].startswith(normed):
-                    counts = [
-                        m.num_batches_tracked.item() for m in operation.modules() if isinstance(m, nn.BatchNorm2d)
-                    ]
-                    assert counts == [int(used)] * len(counts) and counts
-    assert not same(weights(network), before)
 
 
 # --- the network of a genotype ------------------------------------------------------------------------------------
@@ -361,46 +293,6 @@ def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
     assert count_parameters(module) == 6 * 4 + 2 * 4
 
 
-def test_factorized_reduce_of_odd_sizes() -> None:
-    """The shifted half sees zeros beyond the border; the other half never does."""
-    torch.manual_seed(0)
-    module = FactorizedReduce(3, 4, affine=True, norm=False)
-    x = images_operations(3, (5, 7))
-    y = module(x)
-    assert y.shape == (3, 4, 3, 4)
-    assert torch.equal(y[:, 2:, -1], torch.zeros(3, 2, 4)) and torch.equal(y[:, 2:, :, -1], torch.zeros(3, 2, 3))
-    torch.testing.assert_close(y[:, :2], conv(functional.relu(x), module.even, stride=2))
-    torch.testing.assert_close(y[:, 2:, :-1, :-1], conv(functional.relu(x)[:, :, 1:, 1:], module.odd, stride=2))
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_of_a_shared_state(name: str, stride: int) -> None:
-    """Through a state they give what they give for its features, rectified or not, and the ReLU is computed once."""
-    torch.manual_seed(0)
-    operation = make_operation(name, 4, stride, affine=True, pool_norm=True)
-    unsettled(operation)
-    x = images_operations()
-    state = State(x)
-    assert torch.equal(state.through(operation), operation(x))
-    rectified = state.rectified
-    assert torch.equal(rectified, functional.relu(x)) and torch.equal(x, images_operations())
-    state.through(operation)
-    assert state.rectified is rectified and torch.equal(rectified, functional.relu(x))
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_average_leaves_the_padding_out(stride: int) -> None:
-    """A border pixel is the mean of the pixels that exist: an image of ones stays one of ones."""
-    pool = make_operation("avg_pool_3x3", 2, stride, affine=True)
-    assert torch.equal(pool(torch.ones(1, 2, 6, 6)), torch.ones(1, 2, 6 // stride, 6 // stride))
-    x = images_operations(2, (6, 6))
-    corner, centre = pool(x)[:, :, 0, 0], pool(x)[:, :, 1, 1]
-    at = stride
-    torch.testing.assert_close(corner, x[:, :, :2, :2].mean(dim=(2, 3)))
-    torch.testing.assert_close(centre, x[:, :, at - 1 : at + 2, at - 1 : at + 2].mean(dim=(2, 3)))
-
-
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_separable(kernel: int, stride: int) -> None:
@@ -417,20 +309,6 @@ def test_separable(kernel: int, stride: int) -> None:
     y = norm(conv(y, parts[4]), parts[5])
     assert torch.equal(module(x), y)
     assert parts[0].weight.shape == (4, 1, kernel, kernel) and parts[1].weight.shape == (4, 4, 1, 1)
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("kernel", [3, 5])
-def test_dilated(kernel: int, stride: int) -> None:
-    """Once ReLU, depthwise of dilation 2 and padding 2 or 4, pointwise, norm."""
-    torch.manual_seed(0)
-    module = make_operation(f"dil_conv_{kernel}x{kernel}", 4, stride, affine=True)
-    unsettled(module)
-    assert isinstance(module, nn.Sequential)
-    parts = [part for part in module if not isinstance(part, nn.ReLU)]
-    x = images_operations()
-    y = conv(functional.relu(x), parts[0], stride, {3: 2, 5: 4}[kernel], 2)
-    assert torch.equal(module(x), norm(conv(y, parts[1]), parts[2]))
 
 
 SWEEP = """

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages, sample_ids_of, tag_batch
 from seu_bench.models.feature_cache import Form, Table, Tier, Values, feature_tiers
-from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.utils import hardware
 from seu_bench.utils.hardware import free_host_memory
 
@@ -62,27 +60,6 @@ def test_any_budget_gives_the_same(limits: tuple[int, ...], channels: int, inner
             assert kept.bytes <= sum(limits)
     assert kept.peak_bytes <= sum(limits)
     assert frozen.sizes == {CHUNK}
-
-
-def test_only_what_has_no_place_is_computed() -> None:
-    """Of a partial table the rows that are there are read."""
-    frozen = Frozen()
-    kept = cache(5 * CHUNK * frozen.row + 100)
-    images = kept.number(TRAIN)
-    for x in batches(images):
-        kept.get(x, "key", frozen)
-    assert kept.bytes == 5 * CHUNK * frozen.row
-    frozen.seen = 0
-    kept.get(images.gather(torch.arange(40))[0], "key", frozen)
-    assert frozen.seen == 0
-    kept.get(images.gather(torch.tensor([3, 39, 40, 41, 89, 0]))[0], "key", frozen)
-    assert frozen.seen == CHUNK
-    for epoch in range(3):
-        frozen.seen, batch = 0, 30
-        for x in batches(images, batch, epoch):
-            kept.get(x, "key", frozen)
-        # Fifty images in three batches, each filled up to whole chunks.
-        assert 50 <= frozen.seen < 50 + 3 * CHUNK
 
 
 def test_two_splits() -> None:
@@ -263,64 +240,7 @@ def test_validation_stays_whatever_training_asks(keys: int) -> None:
 # --- functions that begin with others -------------------------------------------------------------------------------
 
 
-class Layers(MultiHeadModel):
-    """Frozen layers in a row; what comes out of the first few is asked for."""
-
-    has_frozen_layers = True
-
-    def __init__(self) -> None:
-        super().__init__((2,))
-        self.layers = nn.ModuleList([Frozen(2), Frozen(3, inputs=2), Frozen(5, inputs=3)])
-
-    def output(self, x: Tensor, depth: int, *, keep: bool = True) -> Tensor:
-        def compute(x: Tensor) -> tuple[Tensor, ...]:
-            before = self.output(x, depth - 1, keep=False) if depth > 1 else x
-            y: Tensor = self.layers[depth - 1](before)[0]
-            return (y,)
-
-        return self.cached_features(x, ("depth", depth), compute, keep=keep)[0]
-
-    @property
-    def seen(self) -> list[int]:
-        """Images that each layer saw since this was asked last."""
-        counts = [int(layer.seen) for layer in self.layers]  # type: ignore[arg-type]
-        for layer in self.layers:
-            layer.seen = 0  # type: ignore[assignment]
-        return counts
-
-
-def test_nested_gives_the_same() -> None:
-    """Any shorter beginnings may be cached, and any part of them."""
-    model, plain = Layers(), Layers()
-    for budget in (0, 10_000, 60_000, 200_000, 10**7):
-        model.feature_cache, plain.feature_cache = cache(budget), cache(0)
-        images, same = model.feature_cache.number(TRAIN), plain.feature_cache.number(TRAIN)
-        for epoch, depth in enumerate((2, 3, 1, 3, 2)):
-            for x, y in zip(batches(images, 13, epoch), batches(same, 13, epoch), strict=True):
-                assert equal([model.output(x, depth)], [plain.output(y, depth)])
-        assert model.feature_cache.peak_bytes <= budget
-    model.feature_cache = plain.feature_cache = None
-    assert torch.equal(model.output(all_of(TEST), 3), plain.output(all_of(TEST), 3))
-
-
 # --- other ways to compute ------------------------------------------------------------------------------------------
-
-
-def test_inference_mode() -> None:
-    """Creators and searchers may look at images without autograd altogether, and go on training afterwards."""
-    for budget in (0, 20_000, 10**6):
-        kept, frozen = cache(budget), Frozen()
-        images = kept.number(TRAIN)
-        before, _ = images.gather(torch.arange(11))
-        with torch.inference_mode():
-            within, _ = images.gather(torch.arange(11))
-            values = [kept.get(x, "key", frozen) for x in (before, within)]
-        after = kept.get(images.gather(torch.arange(30))[0], "key", frozen)
-        for value in values:
-            assert torch.allclose(value[0], after[0][:11], atol=1e-6)
-        weight = torch.ones(after[1].shape[1], requires_grad=True)
-        (after[1] @ weight).sum().backward()
-        assert weight.grad is not None
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -357,29 +277,6 @@ def layout(value: Tensor) -> tuple[bool, bool]:
 
 # --- forms ----------------------------------------------------------------------------------------------------------
 
-VALUES = {
-    "flat": numbers(7, 5),
-    "maps": numbers(7, 3, 4, 2),
-    "channels_last": innermost(numbers(7, 3, 4, 2)),
-    "sequences": numbers(7, 3, 4),
-    "one number": numbers(7),
-    "positions": torch.arange(14).view(7, 2),
-    "truths": numbers(7, 3) > 0,
-    "doubles": numbers(7, 3).double(),
-}
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_table(value: Tensor) -> None:
-    """The same through a table, in any order and with repetitions."""
-    table, _ = filled((value,), 3)
-    wanted = torch.tensor([6, 0, 3, 3, 5])
-    (found,) = read(table, wanted)
-    assert found.dtype == value.dtype
-    assert torch.equal(found, value[wanted])
-    if value.dim() == 4:
-        assert layout(found) == layout(value)
-
 
 # --- how much is kept ------------------------------------------------------------------------------------------------
 
@@ -409,18 +306,6 @@ def test_any_sizes(data: st.DataObject) -> None:
     assert [tier.left for tier in tiers] == limits
 
 
-def test_free() -> None:
-    """Memory of a table can be taken by the next."""
-    value = numbers(9, 4)
-    tiers = [Tier(CPU, 16 * 3), Tier(CPU, 16 * 6)]
-    first = Table([Form.of(value, None)], 9, 3, tiers)
-    assert (first.rows, [tier.left for tier in tiers]) == (9, [0, 0])
-    assert Table([Form.of(value, None)], 9, 3, tiers).rows == 0
-    first.free()
-    assert (first.rows, [tier.left for tier in tiers]) == (0, [16 * 3, 16 * 6])
-    assert Table([Form.of(value, None)], 9, 3, tiers).rows == 9
-
-
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder where a container's limit is looked for; empty."""
@@ -431,14 +316,6 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def limited(container: Path, limit: object, used: object) -> None:
     (container / "memory.max").write_text(f"{limit}\n")
     (container / "memory.current").write_text(f"{used}\n")
-
-
-def test_half_of_what_is_free(container: Path) -> None:
-    """Without a budget and a container: half of what the system has, which others use at the same time."""
-    (tier,) = feature_tiers(CPU, None)
-    free = psutil.virtual_memory().available
-    assert tier.limit == pytest.approx(free / 2, rel=0.2)
-    assert tier.limit < free
 
 
 def test_half_of_a_container(container: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from seu_bench.errors import RequestError, RunError
+from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, freeze, is_frozen
 from seu_bench_backbones.networks import mlp, resnet18
 from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
@@ -90,19 +90,6 @@ def test_architecture_makes_it_again(name: str) -> None:
     assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in network.parameters()]
     with pytest.raises(ValueError, match="units already"):
         again.load_architecture(network.architecture())
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    network, x = grown("mlp", 0)
-    for units in ((0, 1), (1, -1), (1,), (1, 1, 1)):
-        with pytest.raises(ValueError, match="cannot add units"):
-            network.grow(units)
-    with pytest.raises(RunError, match="task 0 has no units yet"):
-        network.forward_single_task(x, 0)
-    for units in MLP:
-        network.grow(units)
-    with pytest.raises(ValueError, match="task 3 cannot add"):
-        network.grow((1, 1))
 
 
 # --- the newest step, while its task is learned -------------------------------------------------------------------
@@ -205,14 +192,6 @@ def test_dropout_before_the_first_layer_is_kept() -> None:
 def test_others_are_refused(network: nn.Module, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         chain_of(network, "hat")
-
-
-def test_layers_of_other_sizes() -> None:
-    layers = chain_of(alexnet(AlexNetShape.of(3, 16, 16, 0.05)), "rcl")
-    made = [layer.like(2, 7) for layer in layers]
-    assert [tuple(layer.weight.shape) for layer in made] == [(7, 2, 3, 3)] * 3 + [(7, 8), (7, 2)]
-    assert all(layer.bias is not None for layer in made)
-    assert type(made[0]) is type(layers[0].weighted)
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])

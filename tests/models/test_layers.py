@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.utils.flop_counter import FlopCounterMode
 
-from seu_bench.models.layers import ChannelsLastConv2d, Dropout
+from seu_bench.models.layers import Dropout
 from seu_bench_kit.blocks import AlexNetShape, alexnet
 from seu_bench_kit.cells import Stem
 from seu_bench_kit.kernels import (
@@ -59,16 +59,6 @@ def test_networks_compute_with_channels_innermost(channels: int) -> None:
     assert all(innermost(m) for m in maps)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_the_convolution_is_torchs(channels: int) -> None:
-    """The same numbers, to rounding."""
-    ours = ChannelsLastConv2d(channels, 4, 3, padding=1)
-    theirs = nn.Conv2d(channels, 4, 3, padding=1)
-    theirs.load_state_dict(ours.state_dict())
-    x = torch.randn(5, channels, 8, 8)
-    torch.testing.assert_close(ours(x), theirs(x))
-
-
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.9])
 def test_rate_and_scale(p: float) -> None:
     """The share that is dropped is p within five standard errors; the rest is scaled so that the mean stays."""
@@ -79,19 +69,6 @@ def test_rate_and_scale(p: float) -> None:
     assert abs(dropped - p) < 5 * math.sqrt(p * (1 - p) / count)
     (kept,) = out[out != 0].unique().tolist()
     assert kept == pytest.approx(1 / (1 - p), rel=2**-16 / (1 - p))
-
-
-@pytest.mark.parametrize("p", [0.2, 0.5])
-def test_neighbours_are_independent(p: float) -> None:
-    """Elements that share a draw, and elements of two calls, are dropped together as often as chance says."""
-    torch.manual_seed(1)
-    layer, count = Dropout(p), 400_000
-    first, second = (layer(torch.ones(count)) == 0 for _ in range(2))
-    error = 5 * math.sqrt(p**2 * (1 - p**2) / (count / 4))
-    for lag in range(1, 4):
-        together = (first.view(-1, 4)[:, :-lag] & first.view(-1, 4)[:, lag:])[:, 0]
-        assert abs(float(together.float().mean()) - p**2) < error
-    assert abs(float((first & second).float().mean()) - p**2) < error
 
 
 def test_gradient_follows_the_mask() -> None:

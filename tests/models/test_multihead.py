@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from seu_bench.config.streams import Scenario
 from seu_bench.models import count_bytes, state_bytes
-from seu_bench.models.backbone import BackboneModel, GrowingHead
+from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench.models.sizes import count_parameters
 
 CLASSES = (2, 4, 3)
 TASKS = torch.tensor([0, 1, 2, 0, 1, 1, 2, 0])
@@ -39,12 +38,6 @@ def test_each_image_is_answered_by_its_tasks_head(model: BackboneModel, images: 
         torch.testing.assert_close(together[position, : CLASSES[task]], alone[0])
         assert bool((together[position, CLASSES[task] :] == torch.finfo(together.dtype).min).all())
     torch.testing.assert_close(together, MultiHeadModel.forward_mixed(model, images, TASKS))
-
-
-def test_padding_is_only_as_wide_as_the_batch_needs(model: BackboneModel, images: Tensor) -> None:
-    """The widest head present decides; a batch of one task is not padded."""
-    assert model(images[:2], torch.tensor([0, 2])).shape == (2, 3)
-    assert model(images[:2], torch.tensor([0, 0])).shape == (2, 2)
 
 
 def test_padding_does_not_reach_the_loss(model: BackboneModel, images: Tensor) -> None:
@@ -100,16 +93,6 @@ def test_head_grows_with_the_classes_seen(images_backbone: Tensor) -> None:
         before = logits
 
 
-def test_classes_not_seen_get_no_gradient(images_backbone: Tensor) -> None:
-    """Their rows have no part in the loss."""
-    network = model_backbone("class")
-    network.begin_task(1)
-    nn.functional.cross_entropy(network(images_backbone, 0), torch.tensor([0, 1, 2, 3, 4, 5])).backward()
-    gradient = network.heads[0].weight.grad
-    assert isinstance(gradient, Tensor)
-    assert bool((gradient[:6] != 0).any(dim=1).all()) and not bool(gradient[6:].any())
-
-
 @pytest.mark.parametrize("scenario", ["class", "domain"])
 def test_a_task_label_makes_no_difference(scenario: Scenario, images_backbone: Tensor) -> None:
     """One head answers, whatever task an image is said to be of; also in a batch that mixes tasks."""
@@ -122,13 +105,6 @@ def test_a_task_label_makes_no_difference(scenario: Scenario, images_backbone: T
     assert list(network(images_backbone, None)) == [0]
     assert torch.equal(network(images_backbone, None)[0], known)
     assert len(network.heads) == 1
-
-
-def test_sizes_count_every_row_from_the_start() -> None:
-    """As all heads are counted where each task has one."""
-    by_task, by_class = model_backbone("task"), model_backbone("class")
-    assert count_parameters(by_task) == count_parameters(by_class) == 9 * 5 + 5 + 9 * 5 + 9
-    assert count_parameters(by_class.task_module(0)) == count_parameters(by_class)
 
 
 def test_architecture_has_the_number_of_tasks_seen(images_backbone: Tensor) -> None:
@@ -144,13 +120,6 @@ def test_architecture_has_the_number_of_tasks_seen(images_backbone: Tensor) -> N
             model_backbone("class").load_architecture(wrong)
     with pytest.raises(ValueError, match="does not grow"):
         model_backbone("task").load_architecture({"tasks_seen": 1})
-
-
-def test_a_head_has_no_more_tasks_than_it_was_made_for() -> None:
-    """It would have no rows for their classes."""
-    head = GrowingHead(4, (2, 2))
-    with pytest.raises(ValueError, match="no task 2 among 2"):
-        head.begin(2)
 
 
 def test_element_size_times_number() -> None:

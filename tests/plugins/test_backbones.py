@@ -128,20 +128,6 @@ def test_linear(factor: float) -> None:
         assert torch.equal(features[:, 35 * channel + 7 * row + column], images[:, channel, row, column])
 
 
-def test_linear_is_logistic_regression() -> None:
-    """One weight per pixel and class and one bias per class learn, by the gradient of softmax regression."""
-    network = model((1, 4, 5), backbone="linear").train()
-    images, labels = torch.randn(6, 1, 4, 5), torch.tensor([0, 2, 1, 0, 2, 2])
-    logits = network(images, 1)
-    weight, bias = (parameter for parameter in network.parameters() if len(parameter) == 3)
-    assert torch.allclose(logits, images.view(6, 20) @ weight.T + bias, atol=1e-6)
-    torch.nn.functional.cross_entropy(logits, labels).backward()
-    wrong = logits.softmax(dim=1).detach() - torch.eye(3)[labels]
-    assert weight.grad is not None and bias.grad is not None
-    assert torch.allclose(weight.grad, wrong.T @ images.view(6, 20) / 6, atol=1e-6)
-    assert torch.allclose(bias.grad, wrong.mean(dim=0), atol=1e-6)
-
-
 def residual(inputs: int, outputs: int, *, shortcut: bool) -> int:
     """Parameters of a block: two convolutions without bias, each with two vectors of batch normalisation."""
     size = convolution(inputs, outputs, bias=False) + convolution(outputs, outputs, bias=False) + 4 * outputs
@@ -185,32 +171,6 @@ def test_resnet32(channels: int, factor: float, first: int) -> None:
     assert backbone[:-2](torch.randn(2, channels, 32, 32)).shape == (2, width, 8, 8)
     if (channels, factor) == (3, 1):
         assert expected + linear(64, 10) == 464_154  # what is usually said of it, with a head for CIFAR-10
-
-
-def test_shortcut_without_parameters() -> None:
-    """Where a group begins, a block of weights 0 hands on every other pixel, and zeros for new channels."""
-    block = registry().backbones.find("resnet32").factory.build(3, 32, 32, 0.125)[0][8].eval()
-    for convolution_layer in block.modules():
-        if isinstance(convolution_layer, torch.nn.Conv2d):
-            torch.nn.init.zeros_(convolution_layer.weight)
-    images = torch.rand(1, 2, 4, 6)
-    answer = block(images)
-    assert answer.shape == (1, 4, 2, 3) and not answer[:, 2:].any()
-    for row, column in ((0, 0), (1, 2)):
-        assert torch.equal(answer[:, :2, row, column], images[:, :, 2 * row, 2 * column])
-
-
-def test_perceptrons_of_one_layer() -> None:
-    """By hand: one hidden layer, dropout of .5 behind it, or tanh."""
-    images = torch.randn(4, 1, 2, 3)
-    simple, width = registry().backbones.find("simple_mlp").factory.build(1, 2, 3, 0.5)
-    assert width == 256
-    first = simple[1]
-    assert torch.equal(simple.eval()(images), torch.relu(images.view(4, 6) @ first.weight.T + first.bias))
-    assert [module.p for module in simple if "Dropout" in type(module).__name__] == [0.5]
-    tanh, width = registry().backbones.find("tanh_mlp").factory.build(1, 2, 3, 1)
-    assert width == 200
-    assert torch.allclose(tanh(images), torch.tanh(images.view(4, 6) @ tanh[1].weight.T + tanh[1].bias))
 
 
 # --- options ------------------------------------------------------------------------------------------------------

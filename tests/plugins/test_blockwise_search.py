@@ -14,17 +14,22 @@ from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
 from support.tiny import all_threads, disturb, one_thread, registry, same
 from torch import Tensor, nn
 
-from seu_bench.training.loops import cosine_rate
 from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
-from seu_bench_blockwise.agent import Agent, density, reward, unit_macs
-from seu_bench_blockwise.decisions import decision_sizes, decoded
-from seu_bench_blockwise.qlearning import EpsilonSchedule, QLearner
-from seu_bench_blockwise.scratch import ScratchSearch
-from seu_bench_blockwise.shared import SharedSearch
+from seu_bench_blockwise.learning import (
+    Agent,
+    EpsilonSchedule,
+    QLearner,
+    decision_sizes,
+    decoded,
+    density,
+    reward,
+    unit_macs,
+)
+from seu_bench_blockwise.searcher import ScratchSearch, SharedSearch
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
+from seu_bench_seu.mdl import MdlSearch
 from seu_bench_seu.options import SearchOptions
-from seu_bench_seu.searcher import MdlSearch
 
 pytestmark = pytest.mark.long
 
@@ -89,30 +94,6 @@ def test_shared_trains_what_was_decided() -> None:
             right = stage.forward_of(decisions)(images).argmax(dim=1) == labels
         assert value == float(right.double().mean())
     assert stage.network is network
-
-
-def test_shared_follows_the_cosine_and_epsilon() -> None:
-    """The weights' rate is the schedule's; decisions are random at first and the Q-values' in the end."""
-    stage = shared(epsilon_first=1.0, epsilon_last=0.0, explore=0.5, epochs=4, replay=0)
-    rates, asked = [], []
-    decide = stage.agent.learner.decide
-
-    def watched(epsilon: float) -> tuple[int, ...]:
-        asked.append(epsilon)
-        return decide(epsilon)
-
-    stage.agent.learner.decide = watched  # type: ignore[method-assign]
-    while stage.epoch < stage.epochs:
-        stage.advance()
-        rates.append(stage.optimizer.param_groups[0]["lr"])
-    assert rates == [cosine_rate(stage.schedule, epoch) for epoch in range(4)]
-    # At a half the first of nine steps down, at three quarters the fifth.
-    assert asked == pytest.approx([1, 1, 8 / 9, 4 / 9])
-    stage.agent.epsilon = EpsilonSchedule(1.0, 0.0, 0.0)
-    random.seed(0)
-    found = stage.agent.decide(0.99)
-    random.seed(0)
-    assert found == decide(0.0)
 
 
 # --- the budget of trainings from scratch -----------------------------------------------------------------------------
@@ -274,25 +255,6 @@ def test_replay() -> None:
     learner.remember((1, 2), 0.2, replay=400)
     assert learner.values[1][0, 1] == pytest.approx(1.0, abs=1e-6)
     assert learner.values[1][1, 2] == pytest.approx(0.2, abs=1e-6)
-
-
-def test_decisions() -> None:
-    """With epsilon 0 the best known is taken, of equal ones the first or one by lot; with 1 every sequence is alike."""
-    random.seed(0)
-    counts = Counter(QLearner((2, 3)).decide(0.0) for _ in range(6000))
-    # Each within five standard deviations of a binomial: 5 * sqrt(6000 * 1/6 * 5/6) = 144.
-    assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
-    learner = QLearner((2, 3), tie_break="first")
-    assert learner.decide(0.0) == (0, 0)
-    learner.values[0][0] = [0.1, 0.2]
-    learner.values[1][1] = [0.3, 0.7, 0.7]
-    assert {learner.decide(0.0) for _ in range(50)} == {(1, 1)}
-    random.seed(0)
-    counts = Counter(learner.decide(1.0) for _ in range(6000))
-    assert len(counts) == 6 and all(abs(count - 1000) < 145 for count in counts.values())
-    counts = Counter(learner.decide(0.4) for _ in range(6000))
-    # Best with 0.6, and by chance with 0.4 / 2 and 0.4 / 3: 0.8 * 0.7333; 5 * sqrt(6000 * 0.587 * 0.413) = 191.
-    assert abs(counts[1, 1] - 6000 * 0.8 * (0.6 + 0.4 / 3)) < 191
 
 
 # --- epsilon ----------------------------------------------------------------------------------------------------------

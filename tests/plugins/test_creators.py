@@ -167,16 +167,6 @@ def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> N
     assert stage.contenders == prefixes(APART[chosen], newest_path(model))
 
 
-@pytest.mark.parametrize(("probed", "passed"), [(2, 4), (3, 4), (5, 8), (256, 12)])
-def test_images_of_the_probes(probed: int, passed: int) -> None:
-    """Half of the images asked for fit and half check, for each path; together no more than half of what may be
-    scored."""
-    stage = frugal(grown(paths=APART), epochs=3, options=FrugalOptions(probe_images=probed))
-    stage.advance()
-    # 3 * 10 images may be scored: 15 for the probes, 7 for each of two paths, 3 to fit and 3 to check at most.
-    assert stage.image_passes - 10 == passed
-
-
 def paper_score(percent: float, parameters: int) -> float:
     """The mixed score as the paper prints it."""
     inner = 1 - math.exp(-math.log10(parameters + 1) / 10)

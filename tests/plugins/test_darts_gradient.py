@@ -13,8 +13,8 @@ from support.plugins.darts import IMAGES, SCHEDULE, flat, search
 from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
-from seu_bench_darts import DartsOptions, estimate_passes, gradient
-from seu_bench_darts.gradient import first_order, second_order
+from seu_bench_darts import DartsOptions, estimate_passes, searcher
+from seu_bench_darts.searcher import first_order, second_order
 from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
 
 setup_module, teardown_module = one_thread, all_threads
@@ -225,7 +225,7 @@ def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     expected, direct = problem.difference()
     assert distance(problem.found(), expected) < 1e-9
     through = problem.through()
-    monkeypatch.setattr(gradient, "STEP", 1e-6)
+    monkeypatch.setattr(searcher, "STEP", 1e-6)
     short = problem.found()
     assert distance(short, through) < 1e-6
     # What is added is no small part of it.
@@ -251,9 +251,6 @@ def test_step_that_is_seen_through_is_sgds_own() -> None:
 
 
 pytestmark = pytest.mark.long
-
-
-both_orders = pytest.mark.parametrize("order", [1, 2])
 
 
 #: Where a whole search is looked at, which takes seconds by the second order.
@@ -303,22 +300,6 @@ def watched(order: int) -> Watched:
     return Watched(order)
 
 
-@both_orders
-def test_each_optimiser_has_its_own(order: int) -> None:
-    """The architecture is in no group of the SGD, no weight is in Adam's, and both have all of theirs."""
-    stage = search(order=order)
-    ids = [
-        [id(p) for group in optimizer.param_groups for p in group["params"]]
-        for optimizer in (stage.optimizer, stage.arch_optimizer)
-    ]
-    assert sorted(ids[0]) == sorted(id(p) for p in stage.network.parameters())
-    assert sorted(ids[1]) == sorted(id(p) for p in stage.architecture)
-    assert not set(ids[0]) & set(ids[1])
-    group = stage.arch_optimizer.param_groups[0]
-    assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-4, (0.5, 0.999), 1e-3)
-    assert isinstance(stage.arch_optimizer, torch.optim.Adam) and isinstance(stage.optimizer, torch.optim.SGD)
-
-
 def tables(stage: Any) -> list[list[list[float]]]:
     return [table.detach().tolist() for table in stage.architecture]
 
@@ -335,30 +316,6 @@ def test_only_adam_moves_the_architecture() -> None:
     stage.advance()
     assert tables(stage) == before
     assert not same(parameters(stage), weight)
-
-
-@each_searched
-def test_statistics_see_the_first_half_once(order: int) -> None:
-    """Each BatchNorm counted the two batches of the first half, once to train and once to recalibrate, and no other."""
-    buffers = watched(order).stage.network.named_buffers()
-    assert {int(count) for name, count in buffers if name.endswith("num_batches_tracked")} == {2 + 2}
-
-
-@each_searched
-def test_halves_are_kept_apart(order: int) -> None:
-    """Weights learn from each image of the first half once per epoch, the architecture from as many others, drawn
-    without replacement from the second half and anew for each batch; the second order sees through the coming step."""
-    run = watched(order)
-    halves = [
-        set(pixels(half.gather(torch.arange(len(half)))[0]))
-        for half in (run.stage.train_images, run.stage.valid_images)
-    ]
-    assert [len(half) for half in halves] == [8, 9] and not halves[0] & halves[1]
-    assert [step[0] for step in run.steps] == run.trained and [len(batch) for batch in run.trained] == [4, 4]
-    assert {image for batch in run.trained for image in batch} == halves[0]
-    for _, valid in run.steps:
-        assert len(set(valid)) == 4 and set(valid) <= halves[1]
-    assert run.steps[0][1] != run.steps[1][1]
 
 
 # --- what is found ----------------------------------------------------------------------------------------------------

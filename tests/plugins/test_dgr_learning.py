@@ -18,7 +18,6 @@ from support.tiny import (
     one_thread,
     raw_dataset,
     registry,
-    same,
     task_of,
 )
 from torch import Tensor, nn
@@ -120,37 +119,6 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
 
 
 # --- the generator -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
-def test_sources_of_every_step(generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task's images and those of the generator that the task found, which stays as it was; by the tasks' shares."""
-    source = stream()
-    strategy: Dgr = dgr(source, generator=generator, critic_steps=1, replay_batch=5)
-    steps: list[tuple[int, float, Any]] = []
-    taken = strategy.model.generator.step
-
-    def watched(optimizers: Any, real: Any, replayed: Any, share: float) -> tuple[Tensor, int]:
-        batch, state = real(), torch.get_rng_state()
-        assert batch.shape == (16, 1, 8, 8) and float(batch.min()) >= 0 and float(batch.max()) <= 1
-        pixels = None
-        if replayed is not None:
-            pixels = replayed(len(batch))
-            torch.set_rng_state(state)
-            assert torch.equal(pixels, old[0].pixels(5)) and not pixels.requires_grad
-        steps.append((strategy.learned, share, pixels))
-        return taken(optimizers, real, replayed, share)
-
-    monkeypatch.setattr(strategy.model.generator, "step", watched)
-    old: list[Any] = []
-    for task in range(3):
-        old[:] = [copy.deepcopy(strategy.model.generator)]
-        learn_task(source, strategy, task)
-        assert not same(old[0].state_dict(), strategy.model.generator.state_dict())
-    assert [(task, share) for task, share, _ in steps] == [
-        (task, 1 / (task + 1)) for task in range(3) for _ in range(8)
-    ]
-    assert [pixels is None for *_, pixels in steps] == [True] * 8 + [False] * 16
 
 
 # --- what is kept, and what is not -------------------------------------------------------------------------------

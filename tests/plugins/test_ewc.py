@@ -28,7 +28,6 @@ from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import RunError
 from seu_bench.training.stage import TaskData
 from seu_bench.training.strategy import TrainingStage
 from seu_bench_methods import ewc as module
@@ -145,19 +144,6 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert strategy.anchor["heads.0.bias"].tolist() == [2] * 3
 
 
-def test_without_penalty_it_is_naive() -> None:
-    """``ewc_lambda = 0`` is naive fine-tuning bit by bit, dropout and all; any other is not, from the second task."""
-    source = class_stream([[0, 1], [2, 3], [4, 5]], images=16)
-    strategies = [build(source, "naive"), *(build(source, "ewc", ewc_lambda=value) for value in (0, 1e4))]
-    scenario = source.avalanche()
-    for task, experience in enumerate(scenario.train_stream):
-        for strategy in strategies:
-            strategy.train(experience, eval_streams=[scenario.streams["valid"]])
-        naive, without, penalised = (weights(strategy.model) for strategy in strategies)
-        assert same(naive, without)
-        assert same(naive, penalised) == (task == 0)
-
-
 @cache
 def permuted() -> TaskStream:
     """Three tasks of five noisy prototypes of 6x6 pixels, the pixels in another order each time."""
@@ -201,13 +187,6 @@ def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
             tuned = value if source is None else source.options["ewc_lambda"]
             assert (chosen.ewc_lambda, chosen.fisher) == (options.get("ewc_lambda", tuned), "batch")
             assert run.tuned is None or protocol != "paper"
-
-
-class Gate(nn.Module):
-    """A layer that torch.func cannot map over images: what it does depends on the numbers themselves."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x if bool(x.sum() > 0) else 2 * x
 
 
 def images(number: int, task: int = 0) -> TaskImages:
@@ -289,12 +268,3 @@ def test_dropout(estimator: str, active: bool) -> None:
         stage(strategy, images(9), estimator).run()
         assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
     assert set(modes) == {(active, False)}
-
-
-def test_layer_that_cannot_be_mapped() -> None:
-    """The estimate by image says what to do where a layer does not allow it; the one by batch needs nothing."""
-    strategy = ewc(Gate())
-    with pytest.raises(RunError, match=r"gradients of single images .*") as error:
-        stage(strategy, images(9), "per_sample").run()
-    assert "fisher=batch" in str(error.value.remedy)
-    assert any(tensor.any() for tensor in stage(strategy, images(9)).run().values())

@@ -39,15 +39,13 @@ from support.tiny import (
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.config.protocol import Schedule
-from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench.training.stage import StageProgress
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
-from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, GrowingLayer, Mixture, Position, Stop
+from seu_bench_ltg.network import Choice, GrowingAlexNet, Mixture, Position, Stop
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -237,52 +235,6 @@ def test_best_state_and_its_choice_are_restored() -> None:
 # --- the right choice -------------------------------------------------------------------------------------------------
 
 
-def choices_found(fault: str = "none", position: Position = "pre", colour: int = 0) -> list[str]:
-    """Choice of a search over old units with a ``fault``, where labels are the sign of one of two colours.
-
-    Faults: ``dead``, the first linear layer's unit is zero behind ReLU; ``blind``, the first convolution's unit does
-    not see the second colour. Candidates start with equal weights.
-    """
-    torch.manual_seed(0)
-    model = GrowingAlexNet(AlexNetShape(2, 8, 8, (6, 6, 6), 12, dropout=(0.0,) * 5), (2, 2), position)
-    model.grow_anew(0)
-    rescaled(model)
-    if fault == "dead":
-        nn.init.zeros_(model.layer(3).units[0].weight)
-        nn.init.constant_(model.layer(3).units[0].bias, -50)
-    elif fault == "blind":
-        nn.init.zeros_(model.layer(0).units[0].weight[:, 1])
-    model.freeze()
-    labels = torch.arange(96) % 2
-    store = 0.1 * torch.randn(96, 2, 8, 8)
-    store[:, 1 - colour] += torch.randn(96, 1, 1)
-    store[:, colour] += (2.0 * labels - 1)[:, None, None]
-    data = TaskImages(store, torch.arange(96), labels, 1, 2)
-    mixture = Mixture(model, 1)
-    rescaled(mixture)
-    for architecture in mixture.architecture():
-        nn.init.zeros_(architecture)
-    stage = search(
-        model,
-        data,
-        valid=data,
-        mixture=mixture,
-        batch=16,
-        epochs=12,
-        schedule={"learning_rate": 0.1},
-        size_penalty=0.04,
-        arch_learning_rate=0.05,
-    )
-    return [str(decision.choice) for decision in stage.run()]
-
-
-@pytest.mark.long
-def test_useless_features_are_replaced() -> None:
-    """A linear layer without a usable unit gets a new one; with the same unit alive it is reused."""
-    assert choices_found("none")[3] == "reuse 0"
-    assert choices_found("dead")[3] == "new"
-
-
 # --- adapters count, and old paths keep theirs ------------------------------------------------------------------------
 
 
@@ -311,40 +263,7 @@ def test_adapters_stack(position: Position) -> None:
     assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4
 
 
-def test_decisions_must_fit() -> None:
-    """No unit that is not there, no adapter of a linear layer, no module too many or too few."""
-    layer = network().layer(0)
-    linear = network().layer(4)
-    wrong: list[tuple[GrowingLayer, Decision]] = [
-        (layer, Decision(Choice("reuse", 1))),
-        (layer, Decision(ADAPT)),
-        (layer, Decision(REUSE, layer.make_adapter())),
-        (layer, Decision(Choice("new", 0), layer.make_unit())),
-        (linear, Decision(ADAPT, linear.make_unit())),
-    ]
-    for where, decision in wrong:
-        with pytest.raises(ValueError, match="does not fit a layer of 1 units"):
-            where.grow(decision, 1)
-
-
 # --- the stage --------------------------------------------------------------------------------------------------------
-
-
-def test_options_reach_the_search() -> None:
-    """The search takes its own epochs and weight decay, and otherwise what training has."""
-    source = stream()
-    given = {"epochs": 7, "batch_size": 5, "weight_decay": 0.1, "learning_rate": 0.2, "momentum": 0.3, "clip_norm": 2}
-    plain = build(source, "ltg", **given)
-    assert plain.options.searching(plain.schedule) == Schedule(**{**given, "weight_decay": 0.0003})
-    assert (plain.options.size_penalty, plain.options.arch_learning_rate) == (0.001, 0.025)
-    own = {"search_epochs": 3, "search_weight_decay": 0.2, "arch_learning_rate": 0.5, "arch_weight_decay": 0.6}
-    other = build(source, "ltg", **given, **own, size_penalty=0, lr_schedule="constant", restore="last")
-    stage = other.search_stage(TaskData(1, source.tasks[1].train, source.tasks[1].valid))
-    assert (stage.epochs, stage.schedule.epochs, stage.optimizer.param_groups[0]["weight_decay"]) == (3, 3, 0.2)
-    group = stage.arch_optimizer.param_groups[0]
-    assert (group["lr"], group["weight_decay"], stage.options.size_penalty) == (0.5, 0.6, 0)
-    stage.run()
-    assert stage.optimizer.param_groups[0]["lr"] == 0.2 and stage.best.loss == math.inf
 
 
 @pytest.mark.parametrize(

@@ -219,22 +219,6 @@ def test_patience() -> None:
     assert all(it.epochs < 30 for it in stages)
 
 
-def test_without_validation_images_half_is_withheld() -> None:
-    """From the second task on; candidates train on the first half."""
-    source = twins(20)
-    scenario = source.avalanche()
-    done: list[StageProgress] = []
-    strategy = build(source, "mntdp", on_progress=lambda it: done.append(it) if it.done else None, **SMALL)
-    for experience in scenario.train_stream[:2]:
-        strategy.train(experience)
-    count, epochs = len(source.tasks[1].train), SMALL["epochs"]
-    (first,) = (it for it in done if it.task == 0)
-    assert first.image_passes == epochs * len(source.tasks[0].train)
-    for it in done:
-        if it.task == 1 and it.stage in ("prefix 0", "prefix 3"):
-            assert it.image_passes == epochs * count
-
-
 # --- variant s --------------------------------------------------------------------------------------------------------
 
 

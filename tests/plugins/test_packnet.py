@@ -192,24 +192,6 @@ def test_held_by_hand() -> None:
         assert weight.tolist() == [pytest.approx(expected, rel=1e-12), 4.0]
 
 
-def test_what_is_no_weight_is_frozen_after_the_first_task() -> None:
-    """Affine parameters and statistics of batch normalisation: they train with the first task, and never again."""
-    packed: Any = model("resnet18")
-    norms = [module for module in packed.backbone.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert norms
-    packed.train()
-    assert all(norm.training and norm.weight.requires_grad for norm in norms)
-    keep(packed, 0.5)
-    packed.train()
-    assert packed.training and packed.backbone.training
-    assert not any(norm.training or norm.weight.requires_grad or norm.bias.requires_grad for norm in norms)
-    assert all(weight.requires_grad for weight in packed.weights())
-    before = weights(packed)
-    packed.begin(1)
-    packed.forward_single_task(images("resnet18"), 1)
-    assert same(weights(packed), before)
-
-
 #: Small networks; momentum and weight decay are on, and strong.
 MLP: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 4, "batch_size": 8, "learning_rate": 0.1}
 RESNET: dict[str, Any] = {"backbone": "resnet18", "width": 0.1, "epochs": 2, "batch_size": 8, "learning_rate": 0.05}
@@ -263,34 +245,6 @@ def test_kept_weights_keep_their_bits(options: dict[str, Any]) -> None:
 
 def own(strategy: Any, task: int) -> tuple[Any, Any]:
     return strategy.model.weights(), strategy.model.kept(task, task)
-
-
-@pytest.mark.parametrize("backbone", ["mlp", "resnet18"])
-def test_free_weights_begin_at_zero(backbone: str) -> None:
-    """Those of the second task, as published code has it; the first task's are those of ``naive``."""
-    source = stream()
-    options = RESNET if backbone == "resnet18" else MLP
-    strategy = packnet(source, **options)
-    naive = build(source, "naive", **options)
-    assert same(weights(strategy.model.backbone), weights(naive.model.backbone))
-    begun: list[list[Tensor]] = []
-    phases = strategy.phases
-    strategy.phases = lambda task: phases(task)[:1]
-    learn(source, strategy, tasks=1)
-    learn(source, naive, tasks=1)
-    assert same(weights(strategy.model.backbone), weights(naive.model.backbone))
-    strategy = packnet(source, **options)
-    begin = strategy.begin_training
-
-    def watched(*given: Any) -> None:
-        begun.append(
-            [weight[free] for weight, free in zip(strategy.model.weights(), strategy.model.free(), strict=True)]
-        )
-        begin(*given)
-
-    strategy.begin_training = watched
-    learn(source, strategy, tasks=2)
-    assert bool(begun[0][0].any()) and not any(bool(values.any()) for values in begun[2])
 
 
 def test_stages_and_schedules() -> None:

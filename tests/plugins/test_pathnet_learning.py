@@ -13,13 +13,13 @@ import torch
 from scipy.stats import binom
 from support.commands import Command
 from support.plugins.pathnet import FIRST, QUICK, SECOND, images, network, perceptron, stream
-from support.tiny import all_threads, build, context, learn, one_thread, registry, same, weights
+from support.tiny import all_threads, build, context, one_thread, registry, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.models import count_parameters, is_frozen
 from seu_bench.training import Cost
-from seu_bench.training.stage import EpochReport, StageProgress, TaskData
+from seu_bench.training.stage import EpochReport, TaskData
 from seu_bench_kit import ChainLayer, chain_of, unpack_bits
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
@@ -122,20 +122,6 @@ def test_without_selection_the_last_generation_decides(
     assert same(weights(stage.module), last[3]) and not same(last[3], last[2])
 
 
-def test_error_of_a_generation_is_the_mean_of_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """.2 and .6 lose against .5 and .5, though the second epoch was the best of all."""
-    strategy, stage = searching("last", epochs=2, generations=1)
-    given, contenders = iter([0.2, 0.6, 0.5, 0.5]), []
-
-    def trained() -> EpochReport:
-        contenders.append(strategy.model.tried[0])
-        return EpochReport(1.0, next(given))
-
-    monkeypatch.setattr(stage, "train_epoch", trained)
-    stage.run()
-    assert strategy.model.tried[0] == contenders[2] != contenders[0]
-
-
 def test_only_the_path_moves() -> None:
     """In a turn the modules of the contender's path and the head train; all others keep their bits."""
     strategy, stage = searching(epochs=2, generations=2)
@@ -160,46 +146,6 @@ def test_only_the_path_moves() -> None:
     stage._begin = begun  # type: ignore[method-assign]
     watched(stage, noted)
     assert len(before) == 9
-
-
-def test_free_modules_are_drawn_anew() -> None:
-    """Before a later task those off all kept paths get weights that hang on seed and task, not on what was learned."""
-    made = []
-    for active in (1, 3):
-        source = stream()
-        strategy = learn(source, build(source, "pathnet", **{**QUICK, "active": active}), tasks=1)
-        before = weights(strategy.model)
-        task = source.tasks[1]
-        strategy.phases(TaskData(1, task.train, task.valid))[0].make()
-        after = weights(strategy.model)
-        frozen = {name for name, each in strategy.model.named_parameters() if not each.requires_grad}
-        free = {name for name in after if name.startswith("layers.")} - frozen
-        assert free and frozen
-        assert all(torch.equal(before[name], after[name]) for name in after if name not in free)
-        assert not any(torch.equal(before[name], after[name]) for name in free)
-        made.append(({name: after[name] for name in free}, frozen))
-    assert made[0][1] != made[1][1]
-    common = made[0][0].keys() & made[1][0].keys()
-    assert common and all(torch.equal(made[0][0][name], made[1][0][name]) for name in common)
-
-
-@pytest.mark.parametrize(("epochs", "generations", "tournaments"), [(1, 20, 1), (3, 20, 3), (4, 2, 2)])
-def test_few_epochs(epochs: int, generations: int, tournaments: int) -> None:
-    """With fewer epochs than generations there is one for each epoch; passes are twice the epochs in any case."""
-    source = stream()
-    seen: list[StageProgress] = []
-    options = {**QUICK, "epochs": epochs, "generations": generations}
-    strategy = build(source, "pathnet", on_progress=seen.append, **options)
-    bred: list[int] = []
-    learn(source, strategy, tasks=1)
-    last = seen[-1]
-    task = source.tasks[0]
-    assert (last.stage, last.epochs) == ("search", 2 * epochs)
-    assert last.image_passes == 2 * epochs * (len(task.train) + len(task.valid))
-    _, stage = searching(epochs=epochs, generations=generations)
-    stage.tournament.breed = lambda modules: bred.append(modules)  # type: ignore[method-assign]
-    stage.run()
-    assert bred == [5] * tournaments
 
 
 EVERYWHERE = [(layer, index) for layer in range(5) for index in range(4)]

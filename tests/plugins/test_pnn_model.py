@@ -93,18 +93,6 @@ def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
 
 
 @both
-def test_dropout_of_earlier_columns(variant: Variant) -> None:
-    """While a column trains, earlier ones compute as in evaluation; in ``compat`` they drop as well."""
-    made, x = network(variant), images()
-    made.eval()
-    quiet = made(x, 2)
-    made.train()
-    made.column(2).eval()
-    assert torch.equal(made(x, 2), quiet) == (variant == "proper")
-    assert torch.equal(made(x, 2), made(x, 2)) == (variant == "proper")
-
-
-@both
 def test_earlier_columns_are_computed_once(variant: Variant) -> None:
     """One sweep: no layer of any column is computed twice, and none whose output nobody reads."""
     made = network(variant)

@@ -112,14 +112,6 @@ def test_what_does_not_fit(tmp_path: Path, content: Any, message: str) -> None:
     assert all(torch.equal(value, before[name]) for name, value in target.state_dict().items())
 
 
-def test_file_that_changes(tmp_path: Path) -> None:
-    torch.save(tensors_of(network()), tmp_path / "weights.pth")
-    known = Weights.parse(tmp_path / "weights.pth")
-    torch.save(tensors_of(network()), tmp_path / "weights.pth")
-    with pytest.raises(RequestError, match="was changed"):
-        load_pretrained(network(), known)
-
-
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 
@@ -190,24 +182,6 @@ def test_others_refuse_it(strategy: str) -> None:
     scenario: Scenario = "class" if strategy in ("icarl", "dgr") else "task"
     with pytest.raises(RequestError, match="cannot leave it frozen"):
         Trial(strategy, {"frozen": True}, scenario=scenario).learner("tiny_three").learn(0)
-
-
-def test_features_are_computed_once() -> None:
-    """One pass of the backbone over the images of a task, however many epochs; the same weights without a cache."""
-    weights = []
-    for budget in (None, 0):
-        learner = Trial("naive", {"backbone": "mlp", "frozen": True}).learner("tiny_three", feature_cache=budget)
-        seen: list[int] = []
-        learner.model.backbone.register_forward_hook(lambda _, given, __, seen=seen: seen.append(len(given[0])))
-        images = learner.stream.tasks[0]
-        learner.strategy.train(
-            learner.scenario.streams["train"][0], eval_streams=[learner.scenario.streams["valid"][:1]]
-        )
-        weights.append(learner.weights())
-        once = len(images.train) + len(images.valid)
-        batch = learner.strategy.train_mb_size
-        assert sum(seen) <= once + 2 * batch if budget is None else sum(seen) >= 2 * once
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def test_saved_model_needs_no_file(tmp_path: Path) -> None:

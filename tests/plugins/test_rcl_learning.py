@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry, same
+from support.tiny import all_threads, build, class_stream, context, one_thread, registry, same
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
@@ -182,26 +182,6 @@ def test_the_best_reward_is_kept(select: bool, monkeypatch: pytest.MonkeyPatch) 
     assert [report.accuracy is None for report in stage.curve] == [not select, not select, False] * 6
 
 
-@pytest.mark.parametrize(
-    ("losses", "at"), [((0.5, 0.3, 0.4), 1), ((0.3, 0.3, 0.4), 0), ((math.nan, math.nan, math.nan), 2)]
-)
-def test_a_trial_ends_with_its_best_weights(losses: Any, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the lowest loss, the first of equal ones, and their accuracy; without any loss the last."""
-    stage = search(second_task(), trials=1, epochs=3, unit_penalty=0.0)
-    measured = iter(zip((0.25, 0.5, 0.75), losses, strict=True))
-    weights: list[dict[str, torch.Tensor]] = []
-
-    def noted(*_: Any) -> tuple[float, float]:
-        assert stage.trial is not None
-        weights.append({key: value.clone() for key, value in stage.trial.trained.state_dict().items()})
-        return next(measured)
-
-    monkeypatch.setattr("seu_bench_rcl.method.evaluate", noted)
-    found = stage.run()
-    assert found.reward == (0.25, 0.5, 0.75)[at]
-    assert [same(dict(found.weights), these) for these in weights] == [at == index for index in range(3)]
-
-
 def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: list[Sequence[int]]) -> None:
     """Each trial once, in order, with accuracy less the penalty of what was drawn; the smaller of equals wins."""
     told: list[tuple[Sequence[int], float]] = []
@@ -212,43 +192,6 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
     assert stage.run().units == (0, 1)
     assert [units for units, _ in told] == [(5, 5), (0, 1), (2, 2)]
     assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
-
-
-@pytest.mark.parametrize("finish", ["keep", "train"])
-def test_weights_of_the_best_trial(finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the task's weights where they are kept; where they are trained on, training begins with them."""
-    source = stream()
-    strategy = build(source, "rcl", **MLP, finish=finish)
-    found: list[Growth] = []
-    begun: list[dict[str, torch.Tensor]] = []
-    grow, stage = strategy.grow, strategy.training_stage
-
-    def noted(task: TaskData, growth: Growth) -> None:
-        found.append(growth)
-        grow(task, growth)
-
-    def starting(task: TaskData) -> Any:
-        made = stage(task)
-        begun.append({name: value.clone() for name, value in made.module.state_dict().items()})
-        return made
-
-    monkeypatch.setattr(strategy, "grow", noted)
-    monkeypatch.setattr(strategy, "training_stage", starting)
-    learn(source, strategy, 2)
-    strategy.model.requires_grad_(False)
-    added = [parameter for name, parameter in strategy.model.named_parameters() if _is_new(name)]
-    for parameter in added:
-        parameter.requires_grad_(True)
-    now = strategy.model.trainable_module(1).state_dict()
-    kept = dict(found[0].weights)
-    if finish == "keep":
-        assert len(begun) == 1 and same(now, kept)
-    else:
-        assert same(begun[1], kept) and not same(now, kept)
-
-
-def _is_new(name: str) -> bool:
-    return name.endswith(".1") or name.startswith("heads.1")
 
 
 def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,30 +194,6 @@ def test_agem_takes_away_what_points_against_the_mean() -> None:
     assert strategy.project(reference) is None
 
 
-def test_gradients_of_remembered_images() -> None:
-    """Of their mean loss, by all weights one after another; heads of other tasks have 0."""
-    strategy, _ = after_a_task("gem")
-    found = strategy.gradient_at(torch.arange(5))
-    kept = strategy.memory.everything()
-    cross_entropy(strategy.model(kept.x[:5], kept.task[:5]), kept.y[:5]).backward()
-    expected = [torch.zeros_like(it) if it.grad is None else it.grad for it in strategy.model.parameters()]
-    torch.testing.assert_close(found, torch.cat([it.flatten() for it in expected]))
-
-
-def test_a_step_follows_the_projection() -> None:
-    """Heads that the batch does not reach stay as they are."""
-    strategy, batch = after_a_task("agem", clip_norm=1000.0)
-    strategy.begin_training(strategy.model, strategy.schedule.model_copy(update={"momentum": 0.0, "weight_decay": 0.0}))
-    before = weights(strategy.model)
-    strategy.project = torch.ones_like
-    cross_entropy(strategy.model(batch["x"], batch["task"]), batch["y"]).backward()
-    strategy.optimizer_step()
-    rate = strategy.optimizer.param_groups[0]["lr"]
-    for name, weight in weights(strategy.model).items():
-        moved = rate if name.startswith(("backbone", "heads.1")) else 0.0
-        torch.testing.assert_close(before[name] - weight, torch.full_like(weight, moved), rtol=1e-4, atol=1e-6)
-
-
 # --- all images -------------------------------------------------------------------------------------------------------
 
 
@@ -402,15 +378,3 @@ def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
         add(in_parts, x[rows], y[rows])
     for name in ("means", "scatter", "counts", "weight", "offset"):
         torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)
-
-
-def test_operations_are_those_of_the_products_and_the_solution() -> None:
-    """Each image with itself; then two products of D numbers for each class and pair of pixels, and the solution."""
-    seen: dict[int, int | None] = {}
-    learner = Trial("slda").learner("tiny_two")
-    learner.strategy.on_progress = lambda report: seen.update({report.task: report.flops} if report.done else {})
-    learner.learn(0)
-    pixels, classes = 64, sum(learner.stream.plan.classes_per_task)
-    images = len(learner.stream.tasks[0].train)
-    solution = 2 * pixels**3 // 3 + 2 * classes * pixels**2
-    assert seen == {0: 2 * images * pixels**2 + 4 * classes * pixels**2 + solution}

@@ -11,7 +11,6 @@ from support.tiny import (
     all_threads,
     build,
     class_stream,
-    context,
     genotype,
     learn,
     one_thread,
@@ -24,9 +23,7 @@ from torch.nn import functional
 
 from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.search_space import SearchSpace, uniform_genotype
-from seu_bench_seu.building import make_super_model
-from seu_bench_seu.creator import MdlCreation
-from seu_bench_seu.searcher import MdlSearch
+from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.super_model import SuperModel
 
 pytestmark = pytest.mark.long
@@ -103,18 +100,6 @@ def test_preset_code() -> None:
     assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.warm_start
 
 
-def test_code_cells() -> None:
-    """Cells of their own for the preset of the code, without effect otherwise; given cells win."""
-    for options, cells in (
-        ({"preset": "code", "code_cells": 4}, 4),
-        ({"code_cells": 4}, 3),
-        ({"preset": "code"}, 3),
-        ({"preset": "code", "code_cells": 4, "cells": 5}, 5),
-    ):
-        made: Any = context(STREAM.plan, "seu", options)
-        assert len(make_super_model(made).layers) == cells + 1
-
-
 @pytest.mark.parametrize("warm", [True, False])
 def test_warm_start(warm: bool) -> None:
     """Training goes on from the weights of creation, or from fresh ones of what is new; old units stay either way."""
@@ -155,32 +140,6 @@ def test_warm_start(warm: bool) -> None:
         units = [name for name in states["training"] if name.startswith(tuple(new - {"heads.1."}))]
         means = [states["training"][name] for name in units if name.endswith("running_mean")]
         assert means and not any(bool(mean.any()) for mean in means)
-
-
-def test_tie_weight_decay() -> None:
-    """Search and creation take the decay of training, unless they are given one."""
-    for options, decay in (
-        ({"weight_decay": 0.07}, 0.0003),
-        ({"weight_decay": 0.07, "tie_weight_decay": True}, 0.07),
-        ({"weight_decay": 0.07, "tie_weight_decay": True, "searcher__weight_decay": 0.5}, 0.5),
-    ):
-        stage = search_of(**options)
-        assert stage.optimizer.param_groups[0]["weight_decay"] == decay
-    assert creation_of(weight_decay=0.07).optimizer.param_groups[0]["weight_decay"] == 0.0003
-    tied = creation_of(weight_decay=0.07, tie_weight_decay=True)
-    assert tied.optimizer.param_groups[0]["weight_decay"] == 0.07
-
-
-def test_fixed_genotype_skips_the_search() -> None:
-    """With a published genotype there is no search stage, and every new unit has it."""
-    seen: set[tuple[str, int]] = set()
-    strategy = build(
-        STREAM, "seu", genotype="darts_v2", on_progress=lambda progress: seen.add((progress.stage, progress.task))
-    )
-    learn(STREAM, strategy)
-    assert seen == {("training", 0), ("creation", 1), ("training", 1)}
-    found = {unit for layer in strategy.model.unit_genotypes for unit in layer}
-    assert found == {strategy.genotype}
 
 
 def test_ties() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnxruntime
 import pytest
 import torch
 from support.commands import Command, folder_of_run
@@ -22,7 +20,6 @@ from support.tiny import (
 from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
-from seu_bench.engine.saved_model import load_model, onnx_bytes
 from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
@@ -31,8 +28,8 @@ from seu_bench.testing import Trial
 from seu_bench.testing.sizes import check_sizes
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.search_space import uniform_genotype
-from seu_bench_seu.estimating import StatisticsStage
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics
+from seu_bench_seu.strategy import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -105,20 +102,6 @@ def test_one_batch_by_hand() -> None:
             close(own[f"inputs__{side}__2__running_var"], seen.var(dim=1))
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(24, [8, 8, 8]), (20, [8, 8, 4]), (17, [8, 9])])
-def test_batches_weigh_the_same(count: int, sizes: list[int]) -> None:
-    """The mean over batches of each batch's mean and variance; a single image left over joins the batch before it."""
-    model = grown()
-    convolution, seen = model.unit(0, 0).get_submodule("conv"), []
-    convolution.register_forward_hook(lambda _module, _inputs, output: seen.append(output.transpose(0, 1).flatten(1)))
-    found = stage(model, count, 8)
-    own = found.run()[0].state_dict()
-    assert [rows.shape[1] // 64 for rows in seen] == sizes and found.image_passes == count
-    close(own["norm__running_mean"], torch.stack([rows.mean(dim=1) for rows in seen]).mean(dim=0))
-    close(own["norm__running_var"], torch.stack([rows.var(dim=1) for rows in seen]).mean(dim=0))
-    assert int(own["norm__num_batches_tracked"]) == len(sizes)
-
-
 def test_whose_statistics_are_used() -> None:
     """The task's own on its path, in training too; elsewhere those of the units."""
     model = grown()
@@ -165,32 +148,6 @@ def made(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Callable
     seu = ("-o", "channels=2", "-o", "genotype=darts_v1", "-o", "statistics=per_task")
     asked = ("--strategy", "seu", *small, *seu, "--device", "cpu", "--results", results)
     return lambda *more: folder_of_run(command, *asked, *more)
-
-
-@pytest.mark.long
-def test_record_file_and_export(command: Command, made: Callable[..., Path]) -> None:
-    """A run's record has the stage and no forgetting; its weights come back, verify, and go out as ONNX."""
-    folder = made("-o", "stem=shared", "-o", "creator.epochs=2")
-    record = read_record(folder)
-    assert [stage.name for stage in record.stages if stage.task == 1] == [
-        *("creation", "statistics", "training", "evaluation")
-    ]
-    (own,) = [stage for stage in record.stages if stage.name == "statistics"]
-    assert (own.epochs, own.image_passes) == (1, record.task_images[1][0])
-    assert record.metrics["forgetting"] == 0 and record.options["statistics"] == "per_task"
-    assert verify(Registry(), str(folder), device="cpu").passed
-    model = load_model(folder)
-    assert 0 in dict(model.network.architecture()["statistics"])["1"]
-    content = onnx_bytes(model, 1)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    for count in (1, 7):
-        shape, generator = (count, *(model.input_shape or ())), torch.Generator().manual_seed(count)
-        pixels = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
-        found: Any = session.run(["logits"], {"images": pixels.numpy()})[0]
-        assert np.abs(found - model(model.preprocess(pixels, 1), 1).numpy()).max() < 1e-4
-    # The shared stem's own statistics, which are the first task's, are not in the file of the second.
-    norm: Any = model.network.get_submodule("layers.0.0.norm")
-    assert norm.running_mean.numpy().tobytes() not in content
 
 
 #: Stem and third cell are reused, the cells between and behind are new.

@@ -20,8 +20,7 @@ from seu_bench_kit.components import SearchTask
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_zero_cost import ZeroCostOptions, estimate_passes, searcher
-from seu_bench_zero_cost.scores import naswot, synflow
-from seu_bench_zero_cost.searcher import ZeroCostSearch, ranked
+from seu_bench_zero_cost.searcher import ZeroCostSearch, naswot, ranked, synflow
 
 pytestmark = pytest.mark.long
 

@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.board_records import Put, writer
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Put:
+    """Write a record with plausible metrics to the test's folder; keywords change fields."""
+    return writer(tmp_path)
 
 
 @pytest.fixture

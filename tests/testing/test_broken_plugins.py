@@ -12,7 +12,7 @@ from support import broken_components
 from support.broken_components import CREATORS, GOOD, ONE_TYPE, SEARCHERS, Stranger
 from support.tiny import all_threads, one_thread
 
-import seu_bench_seu.costing
+import seu_bench_seu.strategy
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
@@ -44,7 +44,7 @@ def _sizes_once() -> Iterator[None]:
     """The sizes that a cost estimate needs are computed once: they are the same for all these runs, and take longer
     than the runs themselves."""
     known: dict[Genotype, Any] = {}
-    usual = seu_bench_seu.costing._first_task
+    usual = seu_bench_seu.strategy._first_task
 
     def once(context: Any, unit: Genotype) -> Any:
         if unit not in known:
@@ -52,7 +52,7 @@ def _sizes_once() -> Iterator[None]:
         return known[unit]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seu_bench_seu.costing, "_first_task", once)
+        patch.setattr(seu_bench_seu.strategy, "_first_task", once)
         yield
 
 

@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from avalanche.core import SupervisedPlugin
 from support.commands import Command
-from support.tiny import all_threads, build, class_stream, learn, one_thread, registry, same, weights
+from support.tiny import all_threads, build, class_stream, learn, one_thread, registry
 from torch import nn
 
-from seu_bench import hookimpl
 from seu_bench.config.run import ComputeConfig, Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
-from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.stage import StageProgress
 
 pytestmark = pytest.mark.long
 
@@ -192,50 +186,6 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
 # --- a run that goes on ---------------------------------------------------------------------------------------------
 
 
-class Stopper:
-    """A watcher that stops a run after so many epochs of a task's stage."""
-
-    def __init__(self, stop: StopRequest, task: int, stage: str, epoch: int) -> None:
-        self.stop = stop
-        self.at = (task, stage, epoch)
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """Look."""
-        if (progress.task, progress.stage, progress.epoch) == self.at:
-            self.stop.ask(Interruption("stopped by the test", 143))
-
-
-@pytest.mark.parametrize(
-    ("name", "stage", "before", "after"),
-    [
-        ("pnn proper", "training", "some", "all"),
-        pytest.param("pnn in half precision", "training", "all", "some", marks=pytest.mark.long),
-        pytest.param("ltg pre", "search", "all", "none", marks=pytest.mark.long),
-        pytest.param("seu mdl", "creation", "none", "all", marks=pytest.mark.long),
-        pytest.param("seu per_task", "statistics", "some", "none", marks=pytest.mark.long),
-        pytest.param("seu per_task", "training", "all", "some", marks=pytest.mark.long),
-        pytest.param("seu norms", "training", "all", "some", marks=pytest.mark.long),
-    ],
-)
-def test_going_on_with_another_budget(tmp_path: Path, name: str, stage: str, before: str, after: str) -> None:
-    """Cached features are gone with the process; the run resumes with less or more cache to the same end."""
-    case = CASES[name]
-    whole = case.run(tmp_path / "whole", None)
-    budgets = {"none": 0, "some": peak(whole) // 2, "all": None}
-    watched, stop = Registry(), StopRequest()
-    # A stage of one epoch is left after it, and is asked to while it runs.
-    watched.manager.register(Stopper(stop, 2, stage, int(stage != "statistics")), name="watcher")
-    with pytest.raises(Interruption, match="stopped by the test"):
-        case.run(tmp_path / "parts", budgets[before], watched, stop=stop, checkpoint_every=0.0)
-    outcome = case.run(tmp_path / "parts", budgets[after], checkpoint_every=0.0)
-    assert not outcome.reused
-    assert without_times(outcome.record) == without_times(whole.record)
-    assert model_of(outcome) == model_of(whole)
-    # Of both parts.
-    assert 0 < peak(outcome) <= peak(whole)
-
-
 def test_budgets_are_no_other_run(tmp_path: Path) -> None:
     """A finished run is not made again for another budget; and budgets are compared nowhere."""
     first = CASES["pnn proper"].run(tmp_path, None)
@@ -265,33 +215,3 @@ def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
 
 
 # --- plugins in the way ---------------------------------------------------------------------------------------------
-
-
-class Noise(SupervisedPlugin):  # type: ignore[misc]
-    """Adds noise to every training batch."""
-
-    def __init__(self, *, in_place: bool) -> None:
-        super().__init__()
-        self.in_place = in_place
-        self.generator = torch.Generator().manual_seed(0)
-
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
-        """A changed copy, or the batch itself changed."""
-        x = strategy.mb_x
-        noise = torch.randn(x.shape, generator=self.generator)
-        strategy.mbatch[0] = x.add_(noise) if self.in_place else x + noise
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("name", ["pnn", pytest.param("seu", marks=pytest.mark.long)])
-def test_noise(name: str, in_place: bool) -> None:
-    """Features of images that a plugin has changed are those of the changed images, in every epoch."""
-    found = []
-    for cache in (None, 0):
-        options = {"genotype": "darts_v1", "epochs": 3} if name == "seu" else {"epochs": 3, "batch_size": 13}
-        strategy = build(STREAM, name, **options)
-        strategy.compute = ComputeConfig(feature_cache=cache)
-        strategy.plugins.append(Noise(in_place=in_place))
-        learn(STREAM, strategy, 2)
-        found.append(weights(strategy.model))
-    assert same(*found)

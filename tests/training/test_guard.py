@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.guarded import CPU, NAMED, Plain, guarded
-from support.tiny import all_threads, build, class_stream, genotype, one_thread, same, super_model, weights
+from support.tiny import all_threads, class_stream, genotype, one_thread, super_model
 from torch import Tensor
 
-from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import PluginError, RunError
 from seu_bench.training.stage import EpochReport, StageProgress
-from seu_bench.utils.seeding import RandomState
-from seu_bench_kit.components import CreationTask, SearchTask
-from seu_bench_kit.search_space import OPERATIONS, SearchSpace
-from seu_bench_seu.creator import MdlCreation
-from seu_bench_seu.options import CreationOptions, SearchOptions
-from seu_bench_seu.searcher import MdlSearch
+from seu_bench_kit.components import SearchTask
+from seu_bench_kit.search_space import SearchSpace
+from seu_bench_seu.mdl import MdlSearch
+from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -33,9 +28,6 @@ STREAM = class_stream([[0, 1], [2, 3]], images=23)
 
 
 SEARCH = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2)
-
-
-CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
 
 
 def fails(*_: object) -> Any:
@@ -62,100 +54,12 @@ def test_what_is_told_and_found() -> None:
     assert 0 < stage.inner.seconds <= stage.seconds < 60
 
 
-def test_a_stage_that_ends_early() -> None:
-    """The guard ends with it, also where it is resumed at its end, and tells the epochs that were taken."""
-
-    def enough(stage: Plain) -> EpochReport:
-        stage.ended = stage.epoch == 1
-        return EpochReport(0.5, 0.25)
-
-    seen: list[StageProgress] = []
-    stage = guarded(lambda: Plain(act=enough))
-    stage.advance(), stage.advance()
-    again = guarded(lambda: Plain(act=enough))
-    again.load_state_dict(stage.state_dict())
-    for each, epochs in ((guarded(lambda: Plain(act=enough)), 2), (again, 2)):
-        assert each.run(seen.append) == "found"
-        assert (each.epoch, seen[-1].epoch, seen[-1].epochs, seen[-1].done) == (epochs, epochs, epochs, True)
-
-
 def search(guard: bool, seed: int = 3) -> Any:
     """The paper's search, with the guard or without."""
     task = SearchTask(STREAM.tasks[1].train, 1, 2, SearchSpace(), SEARCH, seed, CPU)
     if not guard:
         return MdlSearch(SearchOptions(), task)
     return guarded(lambda: MdlSearch(SearchOptions(), task), fault=task.space.fault)
-
-
-def creation(guard: bool, seed: int = 3) -> Any:
-    """The paper's creation, with the guard or without."""
-    model = build(STREAM, "seu", genotype="darts_v1").model
-    with RandomState(1).active():
-        for task in (0, 1):
-            model.expand(genotype(), task)
-            model.keep(task, [task] * 4)
-            if task == 0:
-                model.freeze()
-    given = CreationTask(model, STREAM.tasks[1].train, 1, CREATION, seed, CPU)
-    if not guard:
-        return MdlCreation(CreationOptions(), given)
-    return guarded(lambda: MdlCreation(CreationOptions(), given), kind="creator", fault=model.path_fault)
-
-
-def ending(stage: Any) -> dict[str, Tensor]:
-    """Run to the end: everything that is left then, as tensors."""
-    found = stage.run()
-    inner: Any = getattr(stage, "inner", stage)
-    left: dict[str, Tensor] = {}
-    for name, vectors in inner.tables.state_dict().items():
-        left |= {f"{name}{place}": vector for place, vector in enumerate(vectors)}
-    if isinstance(inner, MdlSearch):
-        left |= weights(inner.network)
-        edges = (*found.normal, *found.reduction)
-        left["found"] = torch.tensor([(edge.source, OPERATIONS.index(edge.operation)) for edge in edges])
-    else:
-        left |= weights(inner.model)
-        left["found"] = torch.tensor(found)
-    left["counts"] = torch.tensor([stage.epoch, stage.image_passes])
-    left["measured"] = torch.tensor([stage.report.loss, stage.report.accuracy], dtype=torch.float64)
-    left["drawn"] = stage.randomness.state_dict()["torch"].clone()
-    return left
-
-
-both = pytest.mark.parametrize(
-    "make", [pytest.param(search, id="search", marks=pytest.mark.long), pytest.param(creation, id="creation")]
-)
-
-
-@both
-def test_bit_by_bit_as_without(make: Callable[..., Any]) -> None:
-    """Weights, tables, result, counts, reports and draws are what they are without the guard."""
-    expected = ending(make(False))
-    stage = make(True)
-    torch.manual_seed(6)
-    at = torch.get_rng_state()
-    assert same(ending(stage), expected)
-    assert torch.equal(torch.get_rng_state(), at)
-    assert not same(ending(make(True, seed=4)), expected)
-
-
-@both
-@pytest.mark.parametrize("epochs", [0, 2])
-def test_resumes_bit_by_bit(make: Callable[..., Any], epochs: int) -> None:
-    """A new guarded stage that loads a safe checkpoint after k epochs ends as an uninterrupted one without a guard."""
-    first = make(True)
-    for _ in range(epochs):
-        first.advance()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    first.run()
-    file.seek(0)
-    second = make(True)
-    torch.manual_seed(99)
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert (second.epoch, second.inner.epoch) == (epochs, epochs)
-    assert second.randomness is second.inner.randomness
-    assert same(ending(second), ending(make(False)))
 
 
 # --- what is told of a failure ----------------------------------------------------------------------------------------
@@ -336,20 +240,6 @@ def frozen_tensors(model: SuperModel) -> dict[str, Tensor]:
     return found
 
 
-def test_frozen_state() -> None:
-    """Checksums of old units with their statistics, of learned heads and of paths; of nothing else. No weight is copied
-    for it."""
-    model = grown()
-    state = model.frozen_state()
-    tensors = dict(frozen_tensors(model))
-    tensors |= {"the path of task 0": torch.tensor([0, 0, 0, 0]), "the path of task 1": torch.tensor([0, 1, 0, 1])}
-    assert state == {
-        name: hashlib.sha256(repr(tuple(tensor.shape)).encode() + tensor.numpy().tobytes()).hexdigest()
-        for name, tensor in tensors.items()
-    }
-    assert "unit 0 of layer 0 (norm.running_var)" in state and "the head of task 2 (weight)" not in state
-
-
 @pytest.mark.long
 def test_every_bit_is_looked_at() -> None:
     """One bit of one number of any frozen tensor is a fault, which names it; once it is put back, there is none."""
@@ -394,32 +284,3 @@ def test_other_changes(change: str) -> None:
         "shape": "the head of task 0 (bias)",
     }
     assert f"it changed {expected[change]}" in (model.frozen_fault(before) or "nothing")
-
-
-def test_features() -> None:
-    """Features before a head on any path: with a head made by hand they give the logits of the task on that path."""
-    model = grown()
-    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    for parameter in model.parameters():
-        torch.nn.init.uniform_(parameter, -0.5, 0.5)
-    model.eval()
-    seen = []
-    with torch.no_grad():
-        for path in ((0, 0, 0, 0), (0, 1, 0, 1), (1, 2, 1, 2), (1, 0, 0, 2)):
-            features = model.features(x, path)
-            assert features.shape == (5, 32)
-            seen.append(features)
-            # Nothing was set by looking.
-            assert dict(model.paths) == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
-        heads: Any = model.heads
-        weight, bias = heads[1].weight, heads[1].bias
-        by_hand = torch.stack([(row * weight).sum(dim=1) + bias for row in seen[1]])
-        torch.testing.assert_close(model.forward_single_task(x, 1), by_hand)
-        heads[2].weight.copy_(torch.eye(32)[:2] * 3)
-        heads[2].bias.copy_(torch.tensor([1.0, -1.0]))
-        for path, features in zip(((1, 2, 1, 2), (1, 0, 0, 2)), seen[2:], strict=True):
-            model.set_path(2, path)
-            expected = torch.stack([3 * features[:, 0] + 1, 3 * features[:, 1] - 1], dim=1)
-            torch.testing.assert_close(model.forward_single_task(x, 2), expected)
-    # Other units, other features.
-    assert not any(torch.equal(one, other) for one in seen for other in seen if one is not other)

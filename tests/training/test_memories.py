@@ -77,15 +77,6 @@ def test_reservoir_is_a_uniform_sample(size: int) -> None:
     expect_uniform(counts, 5)
 
 
-def test_reservoir_of_whole_tasks_is_uniform() -> None:
-    """Over all tasks, whose sizes differ."""
-    torch.manual_seed(0)
-    counts: Counter[int] = Counter()
-    for _ in range(400):
-        counts.update(numbers(show(Reservoir(4), table([0] * 9), table([1] * 5, 1, 9))))
-    expect_uniform(counts, 14)
-
-
 def test_reservoir_keeps_images_whole() -> None:
     """All that is remembered of an image stays together, whatever is replaced."""
     torch.manual_seed(0)
@@ -294,17 +285,6 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     assert bool((kept[:, 0] < kept[:, 1]).all())
     (images,) = memory.tables()
     assert images.augmenter is not None and torch.equal(images.gather(torch.arange(7))[0][:, 0, 0], kept)
-
-
-def test_what_is_changed_after_augmentation_is_not_augmented_again() -> None:
-    """Permuted pixels would be mirrored in another way; grey images that are repeated have other channels."""
-    for changed in ({"permutation": torch.tensor([1, 0])}, {"channels": 3}):
-        images = table([0] * 6, augmenter=flipping())
-        images = TaskImages(**{**vars(images), **changed})
-        memory = show(Balanced(6), images)
-        expected = memory.everything().x
-        assert torch.equal(memory.at(torch.arange(6)).x, expected)
-        assert expected.shape[1] == changed.get("channels", 1)
 
 
 def test_tables_are_images_of_one_task_each() -> None:

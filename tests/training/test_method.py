@@ -23,7 +23,7 @@ from seu_bench.errors import PluginError, RunError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
-from seu_bench.training import TaskData, loops, memory_of
+from seu_bench.training import TaskData, memory_of
 from seu_bench.training.stage import Stage, StageProgress
 
 setup_module, teardown_module = one_thread, all_threads
@@ -290,54 +290,6 @@ def test_images_that_join_a_batch_are_counted() -> None:
     assert passes(Mine) == [2 * 30 + validation] * 2
     assert passes(Doubling) == [2 * (30 + 4 * 3) + validation] * 2
     assert passes(Rehearsing) == [2 * 30 + validation, 2 * (30 + 12) + validation]
-
-
-class EveryBatch:
-    """Counts every batch, in place of what reckons those that repeat."""
-
-    def __init__(self, known: object = None) -> None:
-        """Know nothing."""
-
-    def __enter__(self) -> EveryBatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-
-    def begin(self, network: object = None) -> None:
-        """Count on."""
-
-    def end(self, images: int) -> None:
-        """Count on."""
-
-
-@pytest.mark.parametrize("signature", [True, False], ids=["by size", "one for all"])
-def test_operations_of_batches_that_differ(monkeypatch: pytest.MonkeyPatch, signature: bool) -> None:
-    """Reckoned by the sizes of batch and memory they are those of every batch; one batch for all is wrong here."""
-
-    class Half(Remembering):
-        """Replays without a gradient, which costs a third."""
-
-        def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
-            if len(self.memory):
-                old = self.memory.draw(6)
-                with torch.no_grad():
-                    self.replay(old.x, old.task)
-            self.memory.add(x=x, y=y, task=task)
-            return cross_entropy(logits, y)
-
-    if not signature:
-        monkeypatch.setattr(Half, "batch_signature", lambda _: None)
-
-    def flops() -> list[int | None]:
-        ended: list[StageProgress] = []
-        source = stream()
-        learn(source, made(Half, source, on_progress=lambda it: ended.append(it) if it.done else None), 2)
-        return [it.flops for it in ended]
-
-    reckoned = flops()
-    monkeypatch.setattr(loops, "RepeatedBatches", EveryBatch)
-    assert (reckoned == flops()) == signature
 
 
 # --- Avalanche --------------------------------------------------------------------------------------------------------

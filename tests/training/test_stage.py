@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +15,9 @@ from support.tiny import (
     build,
     class_stream,
     context,
-    disturb,
     genotype,
     learn,
     one_thread,
-    same,
-    weights,
 )
 from torch import Tensor, nn
 
@@ -31,15 +27,14 @@ from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StageCost
 from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate
-from seu_bench.training.stage import EpochReport, Phase, Stage, StageProgress, TaskData
+from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, not_finite
 from seu_bench.training.strategy import StagedStrategy, TrainingStage
-from seu_bench.utils.seeding import RandomState, derive_seed
+from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, SearchTask
-from seu_bench_kit.search_space import OPERATIONS, SearchSpace
-from seu_bench_seu.creator import MdlCreation
+from seu_bench_kit.search_space import SearchSpace
+from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.options import CreationOptions, SearchOptions
-from seu_bench_seu.searcher import MdlSearch
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -77,27 +72,6 @@ def training(seed: int = 3, **options: Any) -> TrainingStage:
     return TrainingStage(strategy, TaskData(0, STREAM.tasks[0].train, STREAM.tasks[0].valid))
 
 
-def ending(stage: Stage[Any], result: Any) -> Mapping[str, torch.Tensor]:
-    """Everything that a finished stage leaves, as tensors."""
-    left: dict[str, torch.Tensor] = {}
-    if isinstance(stage, MdlSearch | MdlCreation):
-        for name, vectors in stage.tables.state_dict().items():
-            left |= {f"{name}{place}": vector for place, vector in enumerate(vectors)}
-    if isinstance(stage, MdlSearch):
-        left |= weights(stage.network)
-        left["genotype"] = torch.tensor(
-            [OPERATIONS.index(edge.operation) for edge in (*result.normal, *result.reduction)]
-        )
-    elif isinstance(stage, MdlCreation):
-        left |= weights(stage.model)
-        left["path"] = torch.tensor(result)
-    elif isinstance(stage, TrainingStage):
-        left |= weights(stage.strategy.model)
-    left["counts"] = torch.tensor([stage.epoch, stage.image_passes])
-    left["measured"] = torch.tensor([stage.report.loss, stage.report.accuracy], dtype=torch.float64)
-    return left
-
-
 STAGES: dict[str, Callable[..., Stage[Any]]] = {"search": search, "creation": creation, "training": training}
 every_stage = pytest.mark.parametrize("make", STAGES.values(), ids=STAGES)
 
@@ -105,33 +79,7 @@ every_stage = pytest.mark.parametrize("make", STAGES.values(), ids=STAGES)
 # --- resuming -----------------------------------------------------------------------------------------------------
 
 
-@every_stage
-@pytest.mark.parametrize("epochs", [pytest.param(0, marks=pytest.mark.long), 2])
-def test_resumes_bit_by_bit(make: Callable[..., Stage[Any]], epochs: int) -> None:
-    """A new stage that loads the state after k epochs ends as the uninterrupted one does."""
-    whole = make()
-    expected = ending(whole, whole.run())
-    first = make()
-    for _ in range(epochs):
-        first.advance()
-    file = io.BytesIO()
-    torch.save(first.state_dict(), file)
-    file.seek(0)
-    second = make()
-    disturb()
-    second.load_state_dict(torch.load(file, weights_only=True))
-    assert (second.epoch, second.seconds, second.cpu_seconds) == (epochs, first.seconds, first.cpu_seconds)
-    assert same(ending(second, second.run()), expected)
-
-
 # --- randomness ---------------------------------------------------------------------------------------------------
-
-
-def test_derived_seeds() -> None:
-    """Each purpose has a seed of its own, and the same one on every machine."""
-    seeds = {derive_seed(seed, name, task) for seed in range(3) for name in ("search", "training") for task in range(3)}
-    assert len(seeds) == 18 and all(0 <= seed < 2**63 for seed in seeds)
-    assert derive_seed(0, "training", 3) == 6846065571232384048
 
 
 # --- reports ------------------------------------------------------------------------------------------------------
@@ -355,32 +303,3 @@ def test_passes_beyond_the_batch() -> None:
     cost = fixed_size_cost(made, [StageCost("training", task, images, 0) for task, images in enumerate(more)])
     assert [it.image_passes for it in ended] == [EPOCHS * TRAIN + images for images in more]
     assert sum(it.flops or 0 for it in ended) == cost.train_flops == cost.train_flops_min
-
-
-class Refining(StagedStrategy):
-    """Trains each task once more, for one epoch at a rate of its own."""
-
-    def phases(self, task: TaskData) -> list[Phase]:
-        again = self.schedule.model_copy(update={"epochs": 1, "learning_rate": 0.125})
-        return [*super().phases(task), Phase(lambda: TrainingStage(self, task, "refining", again))]
-
-
-def test_another_training_of_a_task() -> None:
-    """It has its own name, seed, epochs and learning rate; batches are those of the strategy."""
-    stream = class_stream([[0, 1]], images=IMAGES)
-    ended: list[StageProgress] = []
-    options = {"backbone": "linear", "epochs": EPOCHS, "batch_size": 8, "restore": "last"}
-    made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
-    strategy = Refining.of(made, model=backbone_model(made))
-    rates: list[float] = []
-    step = strategy.optimizer_step
-    strategy.optimizer_step = lambda: (rates.append(strategy.optimizer.param_groups[0]["lr"]), step())[1]  # type: ignore[method-assign]
-    learn(stream, strategy)
-    assert [(it.stage, it.epochs, it.image_passes) for it in ended] == [
-        ("training", EPOCHS, EPOCHS * TRAIN),
-        ("refining", 1, TRAIN),
-    ]
-    assert rates[EPOCHS * BATCHES :] == [0.125] * BATCHES and 0.125 not in rates[: EPOCHS * BATCHES]
-    task = TaskData(0, stream.tasks[0].train, None)
-    states = [TrainingStage(strategy, task, name).randomness.state_dict() for name in ("training", "refining")]
-    assert not torch.equal(states[0]["torch"], states[1]["torch"])

@@ -40,8 +40,7 @@ from seu_bench.training.task_inference import TaskInference
 setup_module, teardown_module = one_thread, all_threads
 
 both = pytest.mark.parametrize("name", ["seu", "naive"])
-#: For what the contract of every strategy asks, too.
-both_at_length = pytest.mark.parametrize("name", [pytest.param("seu", marks=pytest.mark.long), "naive"])
+
 
 #: Enough to learn the textures: what each strategy needs.
 LEARNING: dict[str, dict[str, Any]] = {
@@ -98,18 +97,6 @@ def test_validation_images_select(name: str) -> None:
     assert same(kept["last", "usual"], kept["last", "poisoned"])
     assert same(kept["last", "usual"], kept["best_valid", "poisoned"])
     assert not same(kept["last", "usual"], kept["best_valid", "usual"])
-
-
-@both_at_length
-def test_an_experience_as_evaluation_stream(name: str) -> None:
-    """As in Avalanche, a single experience may stand where a stream may, and selects the same weights."""
-    found = []
-    for single in (False, True):
-        strategy, scenario = build(stream(), name, epochs=3), stream().avalanche()
-        valid = scenario.streams["valid"]
-        strategy.train(scenario.train_stream[0], eval_streams=[valid[0] if single else valid])
-        found.append(weights(strategy.model))
-    assert same(found[0], found[1])
 
 
 @pytest.mark.parametrize(("batch_size", "batches"), [(5, 5), (23, 1), (100, 1)])

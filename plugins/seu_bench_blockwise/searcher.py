@@ -1,5 +1,4 @@
-"""The budget ``scratch``: each architecture is a network of its own, trained anew for a few epochs (BlockQNN, section
-4.1: stopped early, Adam). Faithful to the publication, and as many times dearer as it has epochs."""
+"""The two budgets: an epoch on weights that all architectures share, or a training of its own for each."""
 
 from __future__ import annotations
 
@@ -8,11 +7,58 @@ from typing import Any
 
 import torch
 
-from seu_bench.training import EpochReport, Stage, evaluate, set_rate
+from seu_bench.training import EpochReport, Forward, Stage, evaluate, set_rate
 from seu_bench.utils import RandomState
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_blockwise.agent import Agent
-from seu_bench_kit import Genotype, SearchTask, genotype_network, recalibrate, train_epoch
+from seu_bench_blockwise.learning import Agent
+from seu_bench_kit import (
+    Genotype,
+    SampledStage,
+    SearchTask,
+    genotype_network,
+    proxy_network,
+    recalibrate,
+    sample_of,
+    train_epoch,
+)
+
+
+class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
+    """The search of one task: fresh proxy network, fresh Q-values."""
+
+    state_attributes = (*SampledStage.state_attributes, "learner")
+
+    def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
+        schedule = options.applied_to(task.schedule)
+        super().__init__(
+            "search", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
+        )
+        self.agent = Agent(options, task, schedule)
+        self.learner = self.agent.learner
+        with self.randomness.active():
+            self.network = proxy_network(task, schedule)
+        self.prepare(self.network)
+
+    def sample(self) -> tuple[int, ...]:
+        """Decisions by the Q-values, or at random."""
+        return self.agent.decide(self.epoch / self.epochs)
+
+    def forward_of(self, sampled: tuple[int, ...]) -> Forward:
+        """The proxy network with the edges of the architecture; the others carry nothing."""
+        return self.network.sampled(sample_of(self.agent.genotype(sampled)))
+
+    def set_mode(self, training: bool) -> None:
+        """Switch the proxy network."""
+        self.network.train(training)
+
+    def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
+        """The Q-values learn from the reward."""
+        self.agent.learn(sampled, accuracy)
+
+    def result(self) -> Genotype:
+        """The architecture chosen."""
+        return self.agent.result()
+
 
 #: The learning rate is multiplied by this after every so many epochs.
 DECAY, EVERY = 0.2, 5
