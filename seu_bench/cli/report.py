@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import may_read_shared, output_path, request_command
+from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
@@ -102,7 +102,6 @@ def _font(value: str) -> tuple[str, ...]:
     help="Font of figures: sans, serif (Times), cmr (Computer Modern), or an installed TrueType font [default: sans].",
 )
 @click.option("--allow-empty", is_flag=True, help="Replace a report that is there by one without any group.")
-@may_read_shared
 def report(
     results: Path,
     output: str | None,
