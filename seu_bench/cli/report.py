@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import may_read_shared, output_path, request_command
+from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
@@ -49,7 +49,6 @@ def _layout(value: str) -> Layout:
     metavar="WIDTH",
     help="Width of figures for a paper: 3.25in, 8.25cm or 234pt; or its venue, such as icml, with its fonts.",
 )
-@may_read_shared
 def report(
     results: Path,
     output: str | None,

@@ -40,13 +40,11 @@ def test_honest_runs_are_accepted_and_shown(command: Command, shared: Path) -> N
     assert answer.status == 0, answer.out
     found = json.loads(answer.out)
     assert (found["accepted"], found["findings"], len(found["verified"])) == (True, [], 2)
-    board = command("leaderboard", "--from", shared, "--format", "csv").out
-    assert "naive" in board
-    assert board == command("leaderboard", "--results", shared, "--format", "csv").out
+    assert "naive" in command("leaderboard", "--results", shared, "--format", "csv").out
     page = shared.parent / "page.html"
-    assert command("report", "--from", shared, "--figures", 0, "--output", page).status == 0
+    assert command("report", "--results", shared, "--figures", 0, "--output", page).status == 0
     assert "naive" in page.read_text()
-    assert command("leaderboard", "--from", shared / "nowhere").status == ExitStatus.REFUSED
+    assert command("leaderboard", "--results", shared / "nowhere").status == ExitStatus.REFUSED
 
 
 def test_what_is_refused_is_told_with_its_reason(command: Command, shared: Path) -> None:
@@ -93,9 +91,8 @@ def test_a_folder_that_is_not_there_is_refused(command: Command, tmp_path: Path)
     assert command("check-submission", tmp_path / "nowhere").status == ExitStatus.REFUSED
 
 
-@pytest.mark.parametrize("asked", [("check-submission",), ("leaderboard", "--from"), ("report", "--from")])
-def test_a_folder_without_submissions_is_refused(command: Command, results: Path, asked: tuple[str, ...]) -> None:
-    answer = command(*asked, results)
+def test_a_folder_without_submissions_is_refused(command: Command, results: Path) -> None:
+    answer = command("check-submission", results)
     assert answer.status == ExitStatus.REFUSED
     assert "there are no submissions in this folder" in answer.err
 
@@ -107,7 +104,7 @@ def test_runs_without_models_cannot_be_measured_again(command: Command, results:
     answer = command("check-submission", tmp_path)
     assert answer.out.startswith("3 runs of 1 submissions: accepted\nmodels measured again: 0 of 0, ")
     assert "runs without a model, whose accuracies are stated: 3" in answer.out
-    assert "without models, so that all accuracies are stated" in command("leaderboard", "--from", tmp_path).out
+    assert "without models, so that all accuracies are stated" in command("leaderboard", "--results", tmp_path).out
 
 
 def test_hostile_submitter_is_refused_and_nothing_written(command: Command, results: Path, tmp_path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.toml_file import validated
@@ -20,7 +19,6 @@ from seu_bench.results.record import Record, runs_folder
 from seu_bench.results.record_files import record_in
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.record_parts import FileName
-from seu_bench.results.submissions.texts import fault_of
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.reading import list_folder, read_file
 
@@ -28,14 +26,11 @@ from seu_bench.utils.reading import list_folder, read_file
 FOLDER: Final = "submissions"
 GUIDE: Final = "docs/guides/sharing.md"
 #: Bytes that a manifest may have; one of ten thousand runs has a third of that.
-LARGEST: Final = 2**23
-#: What nobody can compute again: it stands in tables as those who submit it say.
-STATED: Final = (
-    "stated by those who submit, and never measured again: times, peak memory, the environment, tuning and "
-    "matching, image passes below the forecast, accuracies before the last row of the matrix, and answers between tasks"
-)
+_LARGEST: Final = 2**23
 #: Names of submissions: letters that look like others, or differ in case alone, would be two names that read as one.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+#: The beginning of a tag or comment of HTML, or of an address that a browser would run.
+_MARKUP: Final = re.compile(r"<[A-Za-z/!?]|javascript:", re.IGNORECASE)
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -47,33 +42,14 @@ class SubmittedRun(Frozen):
 
 
 class Manifest(Frozen):
-    """What is submitted by whom.
-
-    Attributes:
-        submitter: a person or a group, as it is to be shown.
-        licence: of the records and models, e.g. ``CC-BY-4.0``.
-        contact: where questions go, e.g. an address on the web; may be empty.
-        note: about the runs; may be empty.
-        revisions, devices, versions: of code, machines and packages, of all runs together.
-        runs: by run id.
-    """
+    """What is submitted by whom: a person or a group, the licence of records and models, and runs by their id."""
 
     schema_version: int = Field(1, ge=1, le=1)
     submitter: str = Field(min_length=1, max_length=200)
     licence: str = Field(min_length=1, max_length=100)
     contact: str = Field("", max_length=300)
     note: str = Field("", max_length=2000)
-    revisions: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    versions: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     runs: dict[FileName, SubmittedRun] = Field(min_length=1)
-
-    @field_validator("submitter", "licence", "contact", "note")
-    @classmethod
-    def _harmless(cls, value: str) -> str:
-        if (fault := fault_of(value)) is not None:
-            raise ValueError(fault)
-        return value
 
     @property
     def submitter_key(self) -> str:
@@ -86,54 +62,14 @@ def manifest_path(folder: Path, name: str) -> Path:
     return folder / FOLDER / f"{name}.toml"
 
 
-def is_shared(folder: Path) -> bool:
-    """Whether a folder is that of a shared leaderboard."""
-    return os.path.lexists(folder / FOLDER)
-
-
 def refuse_links(folder: Path, *others: Path) -> None:
     """Refuse a shared folder that is a link, or whose parts or ``others`` are."""
     for path in (folder, folder / FOLDER, runs_folder(folder), *others):
         refuse_link(path, "name the folder that it leads to, or remove the link")
 
 
-def require_shared(folder: Path) -> None:
-    """Refuse a folder without submissions, and one of links.
-
-    Raises:
-        ResultsError: it is no shared leaderboard's folder.
-    """
-    refuse_links(folder)
-    if not any(True for _ in read_manifests(folder)):
-        raise ResultsError(
-            "there are no submissions in this folder",
-            where=str(folder),
-            remedy="name the folder that seu-bench submit --to was given; one's own results are read with --results",
-        )
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest.
-
-    Raises:
-        SpecError: it cannot be read or is none; all faults are named.
-    """
-    try:
-        document = tomllib.loads(read_file(path, LARGEST).decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SpecError(
-            f"the submission cannot be read as TOML: {reason}", where=str(path), remedy=f"see {GUIDE}"
-        ) from error
-    return validated(Manifest, document, "the submission", GUIDE, path)
-
-
 def read_manifests(folder: Path) -> Iterator[tuple[str, Manifest | SpecError]]:
-    """Read all manifests of a shared folder. Hidden files, such as those of a lock, are none.
-
-    Yields:
-        Name of a submission and its manifest, or why that cannot be read.
-    """
+    """Read the manifests of a shared folder but for hidden files; yield each by its name, or why it cannot be read."""
     for path in list_folder(folder / FOLDER):
         if path.name.startswith("."):
             continue
@@ -141,12 +77,16 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, Manifest | SpecError]]:
             if path.suffix != ".toml" or not _NAME.fullmatch(path.stem):
                 what = "this is no manifest: its name must be of a-z, 0-9 and -, and end with .toml"
                 raise SpecError(what, where=str(path), remedy="remove it, or rename it")
-            yield path.stem, read_manifest(path)
+            document = tomllib.loads(read_file(path, _LARGEST).decode("utf-8"))
+            yield path.stem, validated(Manifest, document, "the submission", GUIDE, path, find_harmful_texts(document))
         except SpecError as error:
             yield path.stem, error
+        except (OSError, ValueError, RecursionError) as error:
+            reason = f"the submission cannot be read as TOML: {getattr(error, 'strerror', None) or error}"
+            yield path.stem, SpecError(reason, where=str(path), remedy=f"see {GUIDE}")
 
 
-def submitted_records(folder: Path) -> Iterator[Record | SeuBenchError]:
+def submitted_records(folder: Path) -> Iterator[Record | ResultsError]:
     """Read the records of the runs that manifests name, and no others.
 
     Metrics are made anew from the rest of each record. A run whose model is not submitted has no ``weights_sha256``.
@@ -162,7 +102,7 @@ def submitted_records(folder: Path) -> Iterator[Record | SeuBenchError]:
     owners = Counter(run_id for _, item in found if isinstance(item, Manifest) for run_id in item.runs)
     for name, manifest in found:
         if not isinstance(manifest, Manifest):
-            yield manifest
+            yield ResultsError(manifest.what, where=manifest.where, remedy=manifest.remedy)
             continue
         for run_id, submitted in manifest.runs.items():
             item = record_in(runs_folder(folder) / run_id)
@@ -180,19 +120,19 @@ def submitted_records(folder: Path) -> Iterator[Record | SeuBenchError]:
             yield item.submitted_by(name, metrics=item.metrics | computed, weights_sha256=weights)
 
 
-def environments_of(records: Iterable[Record]) -> dict[str, Any]:
-    """The manifest's fields about code and machines.
-
-    Returns:
-        ``revisions``, ``devices`` and ``versions``, each value once, sorted.
-    """
-    found = [it for record in records for it in (record.environment, *record.earlier_environments)]
-    packages = sorted({package for it in found for package in it.versions})
-    return {
-        "revisions": tuple(sorted({it.git_revision for it in found if it.git_revision})),
-        "devices": tuple(sorted({it.device for it in found})),
-        "versions": {
-            package: tuple(sorted({it.versions[package] for it in found if package in it.versions}))
-            for package in packages
-        },
-    }
+def find_harmful_texts(value: Any, place: str = "") -> Iterator[str]:
+    """Yield the texts of plain values, keys included, that hold markup or steer a terminal, each with its place."""
+    if isinstance(value, str):
+        shown = ascii(value)
+        shown = shown if len(shown) <= 80 else f"{shown[:76]}...'"
+        if _MARKUP.search(value):
+            yield f"{place}: {shown} holds markup"
+        elif not all(letter.isprintable() or letter == "\n" for letter in value):
+            yield f"{place}: {shown} holds control characters"
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from find_harmful_texts(str(key), f"{place}: the key" if place else "the key")
+            yield from find_harmful_texts(part, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, Sequence):
+        for number, part in enumerate(value):
+            yield from find_harmful_texts(part, f"{place}[{number}]")

@@ -22,7 +22,7 @@ from seu_bench.engine.saved_model import KEY, SEALED
 from seu_bench.results.record import parse_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.results.submissions.manifest import STATED
+from seu_bench_submissions.commands import STATED
 
 #: Whose runs are of which strategy, with which seeds.
 SUBMITTERS = {"jane": ("naive", "0-2"), "group-b": ("ewc", "0"), "c": ("linear", "0")}
@@ -131,10 +131,10 @@ def check(command: Command, folder: Path, *more: object) -> dict[str, Any]:
 def test_honest_runs_are_accepted_measured_and_ranked(command: Command, honest: Path) -> None:
     found = check(command, honest, "--verify", 4)
     assert (found["findings"], len(found["verified"])) == ([], 5)
-    (board,) = json.loads(command("leaderboard", "--from", honest, "--format", "json").out)
+    (board,) = json.loads(command("leaderboard", "--results", honest, "--format", "json").out)
     rows = {row["configuration"]: len(row["run_ids"]) for row in board["rows"]}
     assert rows == {"naive by jane": 3, "ewc by group-b": 1, "linear by c": 1}
-    assert STATED in command("leaderboard", "--from", honest, "--format", "md").out
+    assert "are as stated" in command("leaderboard", "--results", honest, "--format", "md").out
 
 
 def zeros(document: dict[str, Any]) -> None:
@@ -289,7 +289,7 @@ def lookalike(lie: Lie) -> None:
 
 
 def hostile_manifest(lie: Lie) -> None:
-    text(lie.manifest, lambda it: it.replace("devices = [", 'devices = ["<script>", '))
+    text(lie.manifest, lambda it: it.replace('contact = ""', 'contact = "<script>"'))
 
 
 def name_of_other_case(lie: Lie) -> None:
@@ -346,7 +346,7 @@ LIES: dict[str, tuple[Callable[[Lie], object], str]] = {
     "a key twice": (keys_twice, "a key stands twice"),
     "deep nesting": (deep, "its record cannot be read"),
     "a submitter that looks like another": (lookalike, "its submitter is that of"),
-    "markup in a manifest": (hostile_manifest, "devices[0]: '<script>' holds markup"),
+    "markup in a manifest": (hostile_manifest, "contact: '<script>' holds markup"),
     "a manifest's name of other case": (name_of_other_case, "its name must be of a-z"),
     "a manifest that is a pipe": (pipe("manifest"), "a pipe, not a regular file"),
     "a record that is a pipe": (pipe("record.json"), "a pipe, not a regular file"),
@@ -370,11 +370,11 @@ def test_lying_folder_is_refused(command: Command, lie: Lie, kind: str) -> None:
 @pytest.mark.parametrize("tell", [packed, stray])
 def test_only_runs_of_manifests_are_ranked(command: Command, lie: Lie, tell: Callable[[Lie], object]) -> None:
     page = lie.folder.with_name("page.html")
-    before = command("leaderboard", "--from", lie.folder, "--format", "csv").out
+    before = command("leaderboard", "--results", lie.folder, "--format", "csv").out
     tell(lie)
-    assert command("leaderboard", "--from", lie.folder, "--format", "csv").out == before
-    assert command("leaderboard", "--from", lie.folder, "--ranks").status == 0
-    assert command("report", "--from", lie.folder, "--figures", 0, "--output", page).status == 0
+    assert command("leaderboard", "--results", lie.folder, "--format", "csv").out == before
+    assert command("leaderboard", "--results", lie.folder, "--ranks").status == 0
+    assert command("report", "--results", lie.folder, "--figures", 0, "--output", page).status == 0
     assert "winner" not in page.read_text()
 
 
@@ -383,7 +383,7 @@ def test_link_in_place_of_a_folder_is_refused(command: Command, lie: Lie, place:
     moved = (lie.folder / place).rename(tmp_path / "elsewhere")
     (tmp_path / "shared" / place).symlink_to(moved)
     before = sorted(moved.rglob("*"))
-    for asked in (("check-submission",), ("leaderboard", "--from"), ("report", "--from")):
+    for asked in (("check-submission",), ("leaderboard", "--results"), ("report", "--results")):
         answer = command(*asked, tmp_path / "shared")
         assert answer.status == 2
         assert "this is a link" in answer.err
@@ -412,7 +412,7 @@ def test_a_submitters_rows_are_its_own(command: Command, lie: Lie) -> None:
     """Zeros of the same configuration and seed, made later, replace nobody's row: not even where nothing is checked."""
 
     def rows() -> dict[str, Any]:
-        (board,) = json.loads(command("leaderboard", "--from", lie.folder, "--format", "json").out)
+        (board,) = json.loads(command("leaderboard", "--results", lie.folder, "--format", "json").out)
         return {row["configuration"]: row["metrics"]["acc"]["mean"] for row in board["rows"]}
 
     before = rows()
@@ -444,7 +444,7 @@ def test_a_run_without_its_model_is_marked_as_stated(command: Command, lie: Lie)
     text(lie.manifest, lambda it: it.replace(f', weights_sha256 = "{model_digest(run)}"', ""))
     found = check(command, lie.folder, "--verify", 4)
     assert (found["findings"], found["without_models"]) == ([], [run.name])
-    shown = command("leaderboard", "--from", lie.folder, "--format", "md").out
+    shown = command("leaderboard", "--results", lie.folder, "--format", "md").out
     assert "without models, so that all accuracies are stated: naive by jane" in shown
 
 
@@ -454,6 +454,6 @@ def model_digest(run: Path) -> str:
 
 def test_metrics_that_were_left_out_are_computed(command: Command, lie: Lie) -> None:
     lie.change(lambda it: it.update(metrics={}), metrics=False)
-    (board,) = json.loads(command("leaderboard", "--from", lie.folder, "--format", "json").out)
+    (board,) = json.loads(command("leaderboard", "--results", lie.folder, "--format", "json").out)
     (row,) = [row for row in board["rows"] if row["configuration"] == "naive by jane"]
     assert row["metrics"]["forgetting"]["mean"] is not None

@@ -15,9 +15,9 @@ from torch import tensor
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import record_digest
 from seu_bench.results.record_files import MODEL_NAME
-from seu_bench.results.submissions.checking import check_submissions
-from seu_bench.results.submissions.manifest import Manifest, read_manifests
-from seu_bench.results.submissions.submitting import submit
+from seu_bench_submissions.checking import check_submissions
+from seu_bench_submissions.commands import submit_runs as submit
+from seu_bench_submissions.manifest import Manifest, read_manifests
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "half_day"
 
@@ -25,7 +25,7 @@ PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evi
 SUBMIT = """
 import sys, time
 from pathlib import Path
-from seu_bench.results.submissions.submitting import submit
+from seu_bench_submissions.commands import submit_runs as submit
 
 folder, results, run, name = map(Path, sys.argv[1:])
 while not (results / "go").exists():
@@ -37,8 +37,8 @@ submit([str(run)], folder, str(name), about={"submitter": str(name), "licence": 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from seu_bench.results.submissions.checking import check_submissions
-from seu_bench.results.submissions.submitting import submit
+from seu_bench_submissions.checking import check_submissions
+from seu_bench_submissions.commands import submit_runs as submit
 
 results, folder, *runs = map(Path, sys.argv[1:])
 steps = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
@@ -71,7 +71,7 @@ for last in range(1, 1000):
         if "submitted before" not in str(error):
             raise
     found = check_submissions(to, seeds=1)
-    assert (found.findings, len(found.records), len(found.models)) == ((), len(runs), 1), (last, found.findings)
+    assert (found.findings, len(found.records), len(found.models)) == ([], len(runs), 1), (last, found.findings)
 print(last - 1)
 """
 
@@ -113,7 +113,7 @@ def test_eight_at_once_lose_nothing(results: Path, tmp_path: Path) -> None:
     manifests = dict(read_manifests(folder))
     assert sorted(manifests) == list("abcd")
     assert sorted(run for it in manifests.values() if isinstance(it, Manifest) for run in it.runs) == runs
-    assert check_submissions(folder, seeds=1).findings == ()
+    assert check_submissions(folder, seeds=1).findings == []
 
 
 def test_submit_that_was_killed_at_any_step_can_be_repeated(results: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_link_in_place_of_a_file_is_replaced(results: Path, tmp_path: Path, name
     path.symlink_to(elsewhere)
     put(results, folder, run)
     assert elsewhere.read_text() == "mine"
-    assert check_submissions(folder, seeds=1).findings == ()
+    assert check_submissions(folder, seeds=1).findings == []
 
 
 def test_own_results_do_not_become_a_shared_folder(results: Path) -> None:
