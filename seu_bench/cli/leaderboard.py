@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import known_metrics, may_read_shared, print_as, request_command
+from seu_bench.cli.options import known_metrics, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
@@ -96,7 +96,6 @@ from seu_bench.utils.text import printable_lines
     show_default=True,
     help="Output format.",
 )
-@may_read_shared
 def leaderboard(
     benchmark: str | None,
     budgets: tuple[str, ...],

@@ -45,7 +45,6 @@ from seu_bench.results.record_metrics import (
 )
 from seu_bench.results.reference_rows import APART, missing_references, reference_of
 from seu_bench.results.scenarios import benchmark_title, other_overrides
-from seu_bench.results.submissions.manifest import is_shared, submitted_records
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.text import printable
 
@@ -90,7 +89,7 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
-    own = None if is_shared(results) else results  # nobody runs something in a shared folder
+    own = None if any(it.submitter for it in records) else results  # nobody runs something in a shared folder
     return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
 
 
@@ -134,7 +133,7 @@ def collect(
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
     items: Iterable[Record | SeuBenchError]
-    items = submitted_records(results) if is_shared(results) else read_records(results, details=details)
+    items = read_records(results, details=details)
     for item in items:
         if isinstance(item, Record):
             records.append(item)
