@@ -42,7 +42,7 @@ def test_honest_runs_are_accepted_and_shown(command: Command, shared: Path) -> N
     assert (found["accepted"], found["findings"], len(found["verified"])) == (True, [], 2)
     assert "naive" in command("leaderboard", "--results", shared, "--format", "csv").out
     page = shared.parent / "page.html"
-    assert command("report", "--results", shared, "--static", "--output", page).status == 0
+    assert command("report", "--results", shared, "--figures", 0, "--output", page).status == 0
     assert "naive" in page.read_text()
     assert command("leaderboard", "--results", shared / "nowhere").status == ExitStatus.REFUSED
 

@@ -16,15 +16,6 @@ def put(tmp_path: Path) -> Put:
     return writer(tmp_path)
 
 
-@pytest.fixture
-def report_settings() -> Iterator[None]:
-    """Matplotlib as the report sets it up."""
-    from seu_bench.results.report.layout import settings
-
-    with settings():
-        yield
-
-
 @pytest.fixture(scope="session")
 def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the browser saves into."""
