@@ -297,6 +297,9 @@ class Leaderboards(tuple[Leaderboard, ...]):
 
     excluded: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Leaderboards({list(self)!r})"
+
     @property
     def frame(self) -> pandas.DataFrame:
         """A row for each configuration of each leaderboard (:meth:`Leaderboard.table`)."""
