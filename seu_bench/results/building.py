@@ -82,9 +82,6 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         results: the folder that holds the runs.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
 
-    Returns:
-        The leaderboards, and the excluded records.
-
     Raises:
         ResultsError: the folder does not exist.
 
@@ -297,18 +294,13 @@ _KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {"jointly": traine
 
 
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
-    """Compute the relative metrics of records.
+    """Compute the relative metrics of records; ``None`` where there is no reference, or something was not measured.
 
-    The reference of a run is the run of the kind that the metric says (:func:`trained_jointly`, :func:`trained_apart`)
-    with the same benchmark, version, protocol, scenario, data fingerprint, benchmark overrides, protocol settings, seed
-    and network. The network is what the options ``backbone`` and ``width`` say, or else the default backbone and the
-    protocol's width. Where several configurations fit, the one counts whose other options are all at their defaults, or
-    as the protocol sets them; without such a one there is no reference. Of several records of it the latest counts.
-    Records that may not be ranked neither are nor have a reference.
-
-    Returns:
-        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or
-        something was not measured.
+    The reference of a run is the run of the kind that the metric says with the same benchmark, version, protocol,
+    scenario, data fingerprint, benchmark overrides, protocol settings, seed and network: the options ``backbone`` and
+    ``width``, or else the default backbone and the protocol's width. Where several configurations fit, the one counts
+    whose other options are all at their defaults, or as the protocol sets them; without such a one there is none. Of
+    several records of it the latest counts. Records that may not be ranked neither are nor have a reference.
     """
     relative = {name: metric for name, metric in metrics.items() if metric.relative}
     places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None and relative}
@@ -384,15 +376,11 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
         details: whether to load stages, genotypes and all else that is most of what records hold.
 
     Returns:
-        A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id
-        (``metrics.<id>`` where a record key has that name), those relative to a reference found among the folder's
-        records; options, overrides and environment are ``options.<name>``, ``environment.device``,
-        ``environment.versions.torch``, .... What a record has per task and a metric has of the last one is
-        ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the runs that could not be read.
-
-        Numbers that are counted are ``Int64`` in every folder, exact and with ``pandas.NA`` where they were not
-        measured; what is measured is ``float64`` with NaN. Options are ``Int64``, ``boolean`` or ``float64`` where all
-        runs that have them have such values.
+        A row per record, in the order of run ids. Columns are the record's keys, metrics by id (``metrics.<id>`` where
+        a key has that name), ``options.<name>``, ``environment.device``, .... What a record has per task and a metric
+        has of the last one is ``params_total_per_task`` and so on. What is counted is ``Int64`` in every folder, exact
+        and with ``pandas.NA``; what is measured is ``float64`` with NaN. ``frame.attrs["unreadable"]`` lists the runs
+        that could not be read.
 
     Raises:
         ResultsError: the folder does not exist.

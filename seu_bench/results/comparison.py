@@ -56,12 +56,9 @@ MEANING: Final = (
 class Comparison:
     """Two runs of one benchmark.
 
-    Attributes:
-        same_order: whether both learned the tasks in the same order.
-        tasks: in the order in which the first run learned them: the benchmark's own index, and measurements: accuracy
-            at the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``.
-        metrics: of the runs, by id.
-        settings: those that differ, by name; ``None`` where a run has no such setting, or left it to the protocol.
+    ``tasks`` are in the order in which the first run learned them: the benchmark's own index and name, and accuracy at
+    the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``. ``settings``
+    are those that differ; ``None`` where a run has no such setting, or left it to the protocol.
     """
 
     one: Record
@@ -205,11 +202,11 @@ class SeedComparison:
 def compare_over_seeds(
     boards: Iterable[Leaderboard], run_ids: Sequence[str], metrics: Mapping[str, Metric] = METRICS
 ) -> SeedComparison | None:
-    """Compare the configurations that runs belong to, the others with the first, by :data:`COMPARED_BY`.
+    """Compare the configurations that runs belong to with the first run's, by :data:`COMPARED_BY`.
 
     Args:
         boards: the leaderboards of a results folder.
-        run_ids: of a run of each configuration, the first to compare with; two of one configuration count once.
+        run_ids: of a run of each configuration; two of one configuration count once.
         metrics: those known.
 
     Returns:
@@ -298,20 +295,17 @@ class BenchmarkComparison:
 def compare_over_benchmarks(
     boards: Iterable[Leaderboard], metric: str = "acc", metrics: Mapping[str, Metric] = METRICS
 ) -> list[BenchmarkComparison]:
-    """Compare configurations over the benchmarks of each protocol and scenario.
+    """Compare configurations over the benchmarks of each protocol and scenario that has two or more of both.
 
     A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
     protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
     the configurations those are compared that leave no gap and give the largest table.
 
     Args:
-        boards: the leaderboards of a results folder, of which unranked ones are left out; of one benchmark the latest
-            version counts, and of that the data with the most records.
+        boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
+            with the most records.
         metric: what to rank by: one of which more, or less, is better.
         metrics: those known.
-
-    Returns:
-        A comparison for each protocol and scenario that has two or more configurations on two or more benchmarks.
     """
     by_place: dict[tuple[str, int], dict[str, Leaderboard]] = defaultdict(dict)
     for board in boards:  # of one version the data with the most records come first

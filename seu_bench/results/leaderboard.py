@@ -215,10 +215,7 @@ class Leaderboard:
         return ["best" if row is best else said.get(row) for row in self.rows]
 
     def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
-        """The best learner in a column of :data:`COMPARED`, and the differences of the others to it, one family.
-
-        Where nothing is ranked there is none.
-        """
+        """The best learner in a column, where any is ranked, and the differences of the others to it, one family."""
         rows = [row for row in self.learners if row.mean(metric) is not None and self.unranked is None]
         if not rows:
             return None, {}
@@ -299,6 +296,9 @@ class Leaderboards(tuple[Leaderboard, ...]):
     """Leaderboards of a results folder; ``excluded`` says why records are in none, one line for each reason."""
 
     excluded: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Leaderboards({list(self)!r})"
 
     @property
     def frame(self) -> pandas.DataFrame:
@@ -446,9 +446,6 @@ def parse_view(
         pareto: only the front in these metrics, such as ``acc,params_total``; in accuracy and size where it is empty.
         sort: the metric to sort by.
         metrics: those known.
-
-    Raises:
-        OptionError: a name is no metric that has the direction needed, or a limit no positive number.
     """
     low = {name: metric for name, metric in metrics.items() if metric.higher_is_better is False}
     limits: dict[str, float] = {}

@@ -142,7 +142,7 @@ def test_example(command: Command, install: Install) -> None:
     """The command of the example package, as it stands."""
     folder = install("guide", {"mine": "my_seu_plugin"}, {})
     shutil.copytree(EXAMPLE, folder / "my_seu_plugin")
-    assert "best  print the best accuracy of all records (guide)" in " ".join(command("--help").out.split())
+    assert "best print the best accuracy of all records (guide)" in " ".join(command("--help").out.split())
     assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", RECORDS).out)
 
 

@@ -187,6 +187,8 @@ class TestWhichReference:
         # One alone is the reference whatever its options are; of two without defaults neither is.
         assert compared(a_record("a"), tuned)["a"][0] == pytest.approx(0.6)
         assert set(compared(a_record("a"), tuned, constant).values()) == {(None, None)}
+        other = a_record("other", "joint_of_others", ((), (1.0, 1.0)), options=options())
+        assert compared(a_record("a"), joint(), other)["a"] == (None, None)
 
     def test_the_reference_s_configuration_is_one_for_all_seeds(self) -> None:
         """A seed that only another configuration of joint has is not compared with that."""
