@@ -212,7 +212,7 @@ def test_flags_of_an_executor(command: Command, install: Install, tmp_path: Path
     asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--executor", "flagged")
     for given, said in (
         (("--queue", "long", "--device", "cpu"), "long, none, cpu"),
-        (("-o", "executor.queue=3", "-o", "executor.device=x"), "queue: must be text in quotes"),
+        (("-o", "executor.queue=3", "-o", "executor.device=x"), "queue: Input should be a valid string"),
         (("--queue", "long", "-o", "executor.queue=x"), "option 'executor.queue' is given twice"),
         (("--partition", "debug"), "'partition' is not an option"),
     ):

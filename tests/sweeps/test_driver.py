@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.commands import Install
-from support.sweeping import MODULES, POINTS, plan, record_of, tiny_plan
+from support.sweeping import MODULES, POINTS, record_of, tiny_plan
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
@@ -169,11 +169,11 @@ def test_broken_executor(tmp_path: Path) -> None:
 
 def test_estimate(tmp_path: Path) -> None:
     """A configuration's own finished runs count before others of its kind; what is not known yet stays unknown."""
-    asked = {"strategy": "tiny", "seeds": "0-1", "options": {"epochs": [1, 2]}}
-    done, other, *_ = plan(**asked, results=tmp_path).jobs
-    assert SweepEstimate(plan(**asked, results=tmp_path)).of_job(done) is None
+    asked: dict[str, Any] = {"seeds": "0-1", "options": {"epochs": [1, 2]}}
+    done, other, *_ = tiny_plan(tmp_path, **asked).jobs
+    assert SweepEstimate(tiny_plan(tmp_path, **asked)).of_job(done) is None
     write_record(tmp_path, record_of(done, seconds=10.0))
-    found = plan(**asked, results=tmp_path)
+    found = tiny_plan(tmp_path, **asked)
     estimate = SweepEstimate(found)
     assert [estimate.of_job(job) for job in found.pending] == [10, 10, 10]
     estimate.learn(other, 4.0)

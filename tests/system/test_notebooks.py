@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.sweeping import plan, record_of
 
 import seu_bench
-from seu_bench.config.tuned import Trial
 from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results import Leaderboards, Record, read_record
 from seu_bench.results.record import record_path
-from seu_bench.sweeps.driver import JobResult, SweepResult
-from seu_bench.sweeps.tuning import TuneResult
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "quick"
 EVIL = "<script>alert(1)</script>"
@@ -33,8 +29,11 @@ def test_leaderboards(boards: Leaderboards) -> None:
     frame = boards.frame
     assert len(frame) == sum(len(board.rows) for board in boards)
     assert str(frame["params_total_mean"].dtype) == str(frame["acc_std"].dtype) == "float64"
-    assert repr(boards[:1]) == f"Leaderboards([Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)])"
-    assert repr(boards[0].rows[0]).startswith("Row(1, ") and len(repr(boards[0].rows[0])) < 200
+    assert (
+        repr(Leaderboards(boards[:1]))
+        == f"Leaderboards([Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)])"
+    )
+    assert repr(boards[0].rows[0]).startswith("Row(number=1, ") and len(repr(boards[0].rows[0])) < 200
 
 
 def test_views(boards: Leaderboards) -> None:
@@ -76,24 +75,3 @@ def test_record(tiny: Path, tmp_path: Path) -> None:
     assert "<script" not in hostile._repr_html_()
     empty = Record(run_id="a", status="failed", strategy="s", benchmark="b", benchmark_version=1, protocol="p", seed=0)
     assert "s, seed 0, failed" in empty._repr_html_() and repr(empty) == "Record(run_id='a', status='failed')"
-
-
-def test_sweep() -> None:
-    """A row for each job."""
-    jobs = plan(strategy="naive", seeds="0-1").jobs
-    finished = record_of(jobs[0], metrics={"acc": 0.5, "params_total": 7})
-    result = SweepResult((JobResult(jobs[0], "finished", "", finished), JobResult(jobs[1], "failed", EVIL)))
-    page = result._repr_html_()
-    assert page.count("<tr>") == 3 and "50.00" in page and "<script" not in page and "&lt;script" in page
-    assert repr(result) == "SweepResult(1 finished, 1 failed)"
-    assert repr(result.jobs[0]) == "JobResult('split_digits smoke: naive, seed 0', 'finished')"
-    assert repr(SweepResult(())) == "SweepResult(no jobs)"
-
-
-def test_tuning() -> None:
-    """A row for each trial, the best first."""
-    trials = [Trial(options={"epochs": n}, score=score, runs=()) for n, score in ((1, 0.25), (2, None), (3, 0.75))]
-    result = TuneResult(trials=trials)
-    page = result._repr_html_()
-    assert page.index("epochs=3") < page.index("epochs=1") < page.index("epochs=2") and "75.00" in page
-    assert repr(result) == "TuneResult(3 trials, none chosen)"
