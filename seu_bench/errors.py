@@ -1,24 +1,4 @@
-"""Every error that seu-bench raises on purpose.
-
-::
-
-    SeuBenchError                 what happened, where, what to do; the command line prints it and exits with 2,
-    │                             after a RunError with 3 (:class:`ExitStatus`)
-    ├── RequestError              the request is invalid
-    │   ├── UnknownNameError      no strategy, benchmark, ... of that name
-    │   ├── OptionError           an unknown option or an invalid value
-    │   └── SpecError             a benchmark file is missing or invalid (all faults are listed)
-    ├── DataError                 a data set cannot be used
-    │   ├── DataMissingError      its files are missing
-    │   └── DataCorruptError      its files are corrupt
-    ├── PluginError               an installed plugin is broken
-    ├── ResultsError              the results folder or a record in it cannot be used
-    │   ├── RunLockedError        another process is making this run
-    │   ├── NewerRecordError      a later version of seu-bench wrote the record
-    │   └── CheckpointError       a checkpoint is corrupt or does not fit the run
-    └── RunError                  a run failed
-
-Any other exception is a defect of seu-bench or of a plugin.
+"""Every error that seu-bench raises on purpose; any other exception is a defect of seu-bench or of a plugin.
 
 Example::
 
@@ -31,47 +11,17 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar
 
-__all__ = [
-    "CheckpointError",
-    "DataCorruptError",
-    "DataError",
-    "DataMissingError",
-    "ExitStatus",
-    "Interruption",
-    "NewerRecordError",
-    "OptionError",
-    "PluginError",
-    "RequestError",
-    "ResultsError",
-    "RunError",
-    "RunLockedError",
-    "SeuBenchError",
-    "SpecError",
-    "UnknownNameError",
-]
-
 
 class ExitStatus(IntEnum):
-    """Exit statuses of the command ``seu-bench``.
+    """Exit statuses of the command ``seu-bench``."""
 
-    Attributes:
-        DONE: everything that was asked for, or it had been done before.
-        NOT_MET: the command worked, and its answer is no: a check failed, or jobs of a sweep are not finished; or
-            nobody read to the end what it printed.
-        REFUSED: the request cannot be met; of a run, nothing was learned.
-        FAILED: a run failed while it learned, because its loss became NaN, say, or the strategy raised.
-        DEFECT: an error that nobody foresaw, with a traceback: EX_SOFTWARE. Python's own 1 would mean NOT_MET.
-        OUT_OF_TIME: a run came to its time limit: EX_TEMPFAIL of sysexits.h, "try again later".
-        HUNG_UP, INTERRUPTED, TERMINATED: 128 and the number of SIGHUP, SIGINT or SIGTERM, as shells have them.
-    """
-
-    DONE = 0
-    NOT_MET = 1
-    REFUSED = 2
-    FAILED = 3
-    DEFECT = 70
-    OUT_OF_TIME = 75
-    HUNG_UP = 129
+    DONE = 0  #: Everything that was asked for, or it had been done before.
+    NOT_MET = 1  #: A check failed, jobs of a sweep are not finished, or nobody read to the end what was printed.
+    REFUSED = 2  #: The request cannot be met; of a run, nothing was learned.
+    FAILED = 3  #: A run failed while it learned, because its loss became NaN, say, or the strategy raised.
+    DEFECT = 70  #: An error that nobody foresaw, with a traceback: EX_SOFTWARE. Python's own 1 would mean NOT_MET.
+    OUT_OF_TIME = 75  #: A run came to its time limit: EX_TEMPFAIL of sysexits.h, "try again later".
+    HUNG_UP = 129  #: 128 and the number of the signal, as shells have it.
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -113,14 +63,7 @@ class ScenarioError(RequestError):
 
 
 class SpecError(RequestError):
-    """A benchmark file that is missing, is not TOML, or is invalid.
-
-    Args:
-        what: what happened, one line.
-        faults: every fault found, one line each.
-        where: the file.
-        remedy: what the reader can do about it.
-    """
+    """A benchmark file that is missing, is not TOML, or is invalid; ``faults`` are all that were found, a line each."""
 
     def __init__(
         self, what: str, *, faults: Sequence[str] = (), where: str | None = None, remedy: str | None = None

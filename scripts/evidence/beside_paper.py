@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from scripts.evidence.formatting import mean, names, table
 from scripts.evidence.runs import PAPER, SEU, Group
@@ -11,12 +13,18 @@ from seu_bench.config.run import Request
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
-from seu_bench.results.report.paper import printed
 
 HEADINGS = (
     "strategy", "what differs from the published setting", "accuracy (%)", "parameters (M)", "mixed score",
     "paper: accuracy (%)", "parameters (M)", "mixed score",
 )  # fmt: skip
+
+
+def printed(benchmark: str) -> dict[str, dict[str, float]]:
+    """The paper's table of a benchmark by strategy: ``acc`` in percent, ``params`` in millions, ``score``."""
+    text = Path(__file__).with_name("paper.toml").read_text(encoding="utf-8")
+    table: dict[str, dict[str, float]] = tomllib.loads(text).get(benchmark, {})
+    return table
 
 
 def beside_paper(group: Group) -> str:

@@ -89,7 +89,6 @@ def _metric_texts(metric: Metric, sides: comparison.Sides) -> list[str]:
 
 
 def _seed_tables(seeds: comparison.SeedComparison, metrics: Mapping[str, Metric]) -> Iterator[RenderableType]:
-    """The differences of each other configuration to the first: means, intervals, effects and verdicts."""
     headings = ("metric", *[f">{it}" for it in comparison.HEADINGS[:-1]], comparison.HEADINGS[-1])
     for place, other in enumerate(seeds.others):
         found = {known_metric(name, metrics): (name, its[place]) for name, its in seeds.metrics.items()}

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import known_metrics, may_read_shared, print_as, request_command
+from seu_bench.cli.options import known_metrics, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
@@ -96,7 +96,6 @@ from seu_bench.utils.text import printable_lines
     show_default=True,
     help="Output format.",
 )
-@may_read_shared
 def leaderboard(
     benchmark: str | None,
     budgets: tuple[str, ...],
@@ -152,7 +151,6 @@ def _parse_columns(text: str | None, metrics: Mapping[str, Metric]) -> dict[str,
 
 
 def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
-    """All leaderboards; LaTeX has the main columns where ``usual``."""
     if form == "json":
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
     if form == "csv":
@@ -175,7 +173,6 @@ def _print_table(board: Leaderboard, most: int | None, *, first: bool, usual: bo
 def _say_none(
     made: LeaderboardBuild, benchmark: str | None, results: Path, *, unranked: bool, aside: bool = False
 ) -> None:
-    """Say that nothing is ranked, why, and how to see it all the same; ``aside``: on standard error."""
     click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
         click.echo(f"  {line}", err=aside)

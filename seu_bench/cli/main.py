@@ -54,12 +54,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
-    "submit": _core(
-        "submissions.submit:submit", "Copy runs into a shared leaderboard's folder, and write the manifest."
-    ),
-    "check-submission": _core(
-        "submissions.check:check_submission", "Check a shared leaderboard's folder: what a pull request's CI runs."
-    ),
     "log": _core("export:log", "Send a record to a logger, e.g. because its server was not there during the run."),
     "export": _core("export:export", "Export the network of one task to ONNX."),
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
@@ -70,6 +64,10 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "completion:completion", "Print the script that completes commands, options, names and run ids in a shell."
     ),
 }
+
+
+#: Plugins that come with seu-bench and offer commands; ``--help`` imports no others of ours.
+WITH_COMMANDS: Final = ("submissions",)
 
 
 @hookimpl
@@ -125,8 +123,8 @@ class CommandGroup(click.Group):
 
 
 def plugin_commands() -> Kind[CommandFactory] | None:
-    """Load the plugins of other packages and collect all commands; ``None``: there are no such plugins."""
-    others = [(point, package) for point, package in installed_points() if package != PACKAGE]
+    """Load the plugins of other packages and ours with commands, and collect all commands; ``None``: there are none."""
+    others = [it for it in installed_points() if it[1] != PACKAGE or it[0].name in WITH_COMMANDS]
     ours = {name: Entry(name, command, "cli", PACKAGE) for name, command in CORE.items()}
     return collect(load_plugins(others), "command", "commands", ours, needs="build") if others else None
 

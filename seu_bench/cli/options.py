@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -17,7 +16,6 @@ from seu_bench.config.options import parse_assignments, parse_value
 from seu_bench.config.run import CommandLine, Request
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.metric import Metric
-from seu_bench.results.submissions.manifest import require_shared
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,25 +53,6 @@ def print_as(form: str, document: object, parts: Iterable[str | RenderableType])
             from seu_bench.cli.tables import wide_console
 
             wide_console().print(part)
-
-
-def may_read_shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that reads ``results`` the option ``--from``: a shared leaderboard's folder in its place."""
-
-    @click.option(
-        "--from",
-        "shared",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        default=None,
-        help="Folder of a shared leaderboard to read, in place of --results.",
-    )
-    @functools.wraps(function)
-    def reading(*, shared: Path | None, results: Path, **given: Any) -> Any:
-        if shared is not None:
-            require_shared(shared)
-        return function(results=results if shared is None else shared, **given)
-
-    return reading
 
 
 def fields_command(

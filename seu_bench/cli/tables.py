@@ -53,7 +53,6 @@ def matrix_table(record: Record) -> RenderableType:
 
 
 def _confusion_table(record: Record) -> Iterable[RenderableType]:
-    """Confusion between tasks in percent of a task's test images, where it was measured."""
     shares = {
         task: [answers / sum(row) for answers in row] for task, row in enumerate(record.task_confusion) if sum(row)
     }
@@ -63,7 +62,6 @@ def _confusion_table(record: Record) -> Iterable[RenderableType]:
 
 
 def _class_table(record: Record) -> Iterable[RenderableType]:
-    """Accuracy on each class of each task after the last one, where it was measured."""
     rows = [
         (
             " ".join((str(task), *record.task_names[task : task + 1])),
@@ -82,7 +80,6 @@ def _class_table(record: Record) -> Iterable[RenderableType]:
 def _shares_by_task(
     title: str, what: str, rows: Mapping[int, Sequence[float | None]], names: Sequence[str], tasks: int
 ) -> Group:
-    """Shares in percent, a row for each of some tasks and a column for every task."""
     called, tables = dict(enumerate(names)), []
     for first in range(0, tasks, _TASKS_ABREAST):
         abreast = slice(first, first + _TASKS_ABREAST)

@@ -82,21 +82,15 @@ class TunedFile(Frozen):
     """A tuned file.
 
     Attributes:
-        id: its name, by default ``<benchmark>-<protocol>-<configuration>``.
         configuration: the strategy, with searcher and creator where they are not its own.
-        searcher, creator: their names; ``None``: the strategy takes none.
         scenario: of the benchmark; ``None``: ``task``.
-        method: ``first-tasks:N`` or ``whole-stream``.
-        note: what the method presupposes.
-        sampler: ``grid``, or the name of Optuna's sampler.
+        method: ``first-tasks:N`` or ``whole-stream``; ``note`` says what it presupposes.
         seeds: on which it was tuned; no other run may have one of them.
-        given: options of all trials.
-        limit, synthetic, precision, threads: of all trials, as runs have them; threads ``None``: 1.
+        given: options of all trials; so are ``limit``, ``synthetic``, ``precision`` and ``threads`` of all.
         options: those given, and the values chosen: what ``--tuned`` applies.
         space: what was searched, by option, as it was given.
         score: of the values chosen.
         cost: of all trials, and of the tuning of the protocol's defaults that they start from.
-        software: versions of what the result depends on.
     """
 
     id: _Name

@@ -26,7 +26,7 @@ def format_errors(error: ValidationError, document: Any = None, model: type[Base
             text += did_you_mean(str(fault["loc"][-1]), _keys(model))
         given = f" (given: {fault['input']!r})"
         is_shown = fault["input"] is not None and not isinstance(fault["input"], Mapping) and len(given) <= 100
-        key = _key(fault["loc"], document, is_missing=fault["type"] == "missing")
+        key = _key(fault, document)
         found.setdefault(key, {})[text] = given if is_shown else ""
     lines = []
     for key, texts in found.items():
@@ -67,12 +67,13 @@ def _keys(model: type[BaseModel]) -> list[str]:
     return [key for part in (schema, *schema.get("$defs", {}).values()) for key in part.get("properties", ())]
 
 
-def _key(path: Sequence[str | int], document: Any, *, is_missing: bool) -> str:
+def _key(fault: ErrorDetails, document: Any) -> str:
     """Write pydantic's path of an error as ``stream.groups[0][1]``; names of types in it are left out."""
-    text, value = "", document
+    path, text, value = fault["loc"], "", document
     for number, part in enumerate(path, start=1):
         is_index = isinstance(part, int) and (document is None or isinstance(value, Sequence))
-        is_last = is_missing and number == len(path)
+        # A key that is not in the document is missing, or its default is at fault.
+        is_last = number == len(path) and (fault["type"] == "missing" or fault["input"] != value)
         if is_index:
             text += f"[{part}]"
         elif part == "[key]":

@@ -1,13 +1,9 @@
 """Networks: models with a head per task, layers, sizes, and outputs of frozen layers.
 
-- ``multihead``: base of models with a head per task, units of it compiled
-- ``backbone``: a backbone that tasks share, under one head per task, one that grows, or one for all
-- ``layers``: convolution and dropout with channels innermost in memory
-- ``modes``: training and evaluation mode, restored afterwards; freezing
-- ``pretrained``: weights of a network from a file
-- ``feature_cache``, ``feature_store``: outputs of frozen layers, cached for a task's images
-- ``sizes``: parameters, bytes and multiply-accumulates
-- ``flops``: operations of what is computed, backward passes included
+- ``multihead``: base of models with a head per task; ``backbone``: one that tasks share, under heads of the scenario
+- ``layers``: convolution and dropout with channels innermost in memory; ``modes``: training, evaluation, freezing
+- ``pretrained``: weights from a file; ``feature_cache``: outputs of frozen layers, cached for a task's images
+- ``sizes``: parameters, bytes and multiply-accumulates; ``flops``: operations of what is computed
 """
 
 from __future__ import annotations

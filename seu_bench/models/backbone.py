@@ -19,10 +19,6 @@ class GrowingHead(nn.Linear):
 
     Its rows are drawn at the start, as all heads of a task-incremental model are, and counted from then on. Those of
     classes not seen yet have no part in what is computed, so that they get no gradient.
-
-    Args:
-        features: width of its input.
-        classes: number of classes of each task, in the order in which they are learned.
     """
 
     def __init__(self, features: int, classes: Sequence[int]) -> None:
@@ -152,11 +148,7 @@ class BackboneModel(MultiHeadModel):
         return {"tasks_seen": self._growing.tasks} if self.scenario == "class" else {}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Let a head that grows answer with the classes of as many tasks.
-
-        Raises:
-            ValueError: it is the architecture of another model.
-        """
+        """Let a head that grows answer with the classes of as many tasks."""
         if self.scenario != "class":
             super().load_architecture(architecture)
         elif list(architecture) != ["tasks_seen"] or not int(architecture["tasks_seen"]) >= 0:

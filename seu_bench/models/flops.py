@@ -232,10 +232,7 @@ def counted_as(flops: Callable[[], int]) -> Iterator[None]:
 class RepeatedBatches:
     """Reckons batches that cost the same per image: of each network one batch is counted, others by their images.
 
-    Only ``with`` it, between :meth:`begin` and :meth:`end` of a batch, does the counter that is active rest.
-
-    Args:
-        known: operations of a batch and its number of images, by network; empty by default.
+    ``known`` are operations of a batch and its number of images, by network.
     """
 
     def __init__(self, known: dict[Hashable, tuple[int, int]] | None = None) -> None:

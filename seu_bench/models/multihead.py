@@ -119,11 +119,7 @@ class MultiHeadModel(MultiTaskModule):
         return {}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Grow a new model to the layers, paths and frozen units of ``architecture``, before ``load_state_dict``.
-
-        Raises:
-            ValueError: it is the architecture of another model.
-        """
+        """Grow a new model to ``architecture``, before ``load_state_dict``; that of another model is a ValueError."""
         if architecture:
             raise ValueError(f"a {type(self).__name__} does not grow")
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from .record_files import find_record, pack_records, read_records, unpack_records
     from .record_metrics import METRICS, compute_metrics, without_times
     from .reference_rows import REFERENCE_ROWS, reference_of
-    from .report.figures import write_figures
-    from .report.layout import Layout
+    from .report.drawing import Layout
     from .report.writing import write_report
     from .statistics import (
         AverageRank,
@@ -93,7 +92,6 @@ __all__ = [
     "to_latex",
     "unpack_records",
     "without_times",
-    "write_figures",
     "write_report",
 ]
 

@@ -7,7 +7,6 @@ all seeds it was run on. Leaderboards can be thrown away and made again at any t
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import re
@@ -46,7 +45,6 @@ from seu_bench.results.record_metrics import (
 )
 from seu_bench.results.reference_rows import APART, missing_references, reference_of
 from seu_bench.results.scenarios import benchmark_title, other_overrides
-from seu_bench.results.submissions.manifest import is_shared, submitted_records
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.text import printable
 
@@ -61,19 +59,12 @@ _RARE: Final = ("tuning_passes", "mask_bits")
 
 @dataclass(frozen=True)
 class LeaderboardBuild:
-    """The leaderboards of a results folder.
+    """The leaderboards of a results folder."""
 
-    Attributes:
-        records: all that were read, by run id, with relative metrics and without what leaderboards do not need.
-        unread: the runs that could not be read, by the reason.
-        boards: all leaderboards, complete, in the order of benchmarks, versions, protocols and scenarios.
-        paths: the files written.
-    """
-
-    records: Sequence[Record]
-    unread: Mapping[str, Sequence[str]]
-    boards: tuple[Leaderboard, ...]
-    paths: tuple[Path, ...] = ()
+    records: Sequence[Record]  # all that were read, by run id, without what leaderboards do not need
+    unread: Mapping[str, Sequence[str]]  # runs that could not be read, by the reason
+    boards: tuple[Leaderboard, ...]  # in the order of benchmarks, versions, protocols and scenarios
+    paths: tuple[Path, ...] = ()  # the files written
 
     def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
         """Records of a benchmark that enter no leaderboard, one line for each reason, and those not read.
@@ -91,9 +82,6 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         results: the folder that holds the runs.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
 
-    Returns:
-        The leaderboards, and the excluded records.
-
     Raises:
         ResultsError: the folder does not exist.
 
@@ -101,7 +89,7 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
         ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
-    own = None if is_shared(results) else results  # nobody runs something in a shared folder
+    own = None if any(it.submitter for it in records) else results  # nobody runs something in a shared folder
     return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
 
 
@@ -145,7 +133,7 @@ def collect(
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
     items: Iterable[Record | SeuBenchError]
-    items = submitted_records(results) if is_shared(results) else read_records(results, details=details)
+    items = read_records(results, details=details)
     for item in items:
         if isinstance(item, Record):
             records.append(item)
@@ -197,7 +185,6 @@ def _place(record: Record) -> tuple[str, int, str, int]:
 def _boards(
     records: Sequence[Record], unread: Mapping[str, Sequence[str]], metrics: Mapping[str, Metric], results: Path | None
 ) -> Iterator[Leaderboard]:
-    """The leaderboards of records; of one place, those of the data with the most records first."""
     by_place: dict[Any, list[Record]] = defaultdict(list)
     for record in records:
         by_place[_place(record)].append(record)
@@ -220,7 +207,6 @@ def _board(
     excluded: Sequence[str] = (),
     unranked: str | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of records of one place and data; of one configuration and seed the latest counts."""
     latest: dict[tuple[str, int], Record] = {}
     for record in sorted(records, key=lambda record: (record.started, record.run_id)):
         latest[canonical(_choice(record)), record.seed] = record
@@ -269,8 +255,7 @@ def _choice(record: Record) -> list[Any]:
 def _free_name(record: Record, fingerprint: str, taken: Iterable[str], protocol: str | None = None) -> str:
     """Name a leaderboard's files; with the fingerprint's beginning, then a number, where another one is called so."""
     plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{protocol or record.protocol}"
-    if len(plain) > 200:  # file systems take 255 letters
-        plain = f"{plain[:180]}-{hashlib.sha256(plain.encode()).hexdigest()[:16]}"
+    plain = plain[:200]  # file systems take 255 letters
     longer = f"{plain}-{fingerprint[:8]}"
     candidates = itertools.chain([plain, longer], (f"{longer}-{number}" for number in itertools.count(2)))
     # Names come from records, which may hold anything: no letter may leave the folder.
@@ -286,7 +271,6 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 
 def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
-    """A line for each reason that names its runs."""
     return [
         f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})"
         for reason, names in sorted(runs.items())
@@ -310,18 +294,13 @@ _KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {"jointly": traine
 
 
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
-    """Compute the relative metrics of records.
+    """Compute the relative metrics of records; ``None`` where there is no reference, or something was not measured.
 
-    The reference of a run is the run of the kind that the metric says (:func:`trained_jointly`, :func:`trained_apart`)
-    with the same benchmark, version, protocol, scenario, data fingerprint, benchmark overrides, protocol settings, seed
-    and network. The network is what the options ``backbone`` and ``width`` say, or else the default backbone and the
-    protocol's width. Where several configurations fit, the one counts whose other options are all at their defaults, or
-    as the protocol sets them; without such a one there is no reference. Of several records of it the latest counts.
-    Records that may not be ranked neither are nor have a reference.
-
-    Returns:
-        The records in the same order, or copies of them; relative metrics are ``None`` where there is no reference, or
-        something was not measured.
+    The reference of a run is the run of the kind that the metric says with the same benchmark, version, protocol,
+    scenario, data fingerprint, benchmark overrides, protocol settings, seed and network: the options ``backbone`` and
+    ``width``, or else the default backbone and the protocol's width. Where several configurations fit, the one counts
+    whose other options are all at their defaults, or as the protocol sets them; without such a one there is none. Of
+    several records of it the latest counts. Records that may not be ranked neither are nor have a reference.
     """
     relative = {name: metric for name, metric in metrics.items() if metric.relative}
     places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None and relative}
@@ -340,7 +319,6 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
 
 
 def _value(name: str, metric: Metric, record: Record, reference: Record) -> float | int | None:
-    """A relative metric. One that fails costs its own value, with a warning, and no leaderboard."""
     try:
         return metric.beside(record, reference)
     except Exception as error:
@@ -387,7 +365,6 @@ def _circumstances(record: Record) -> list[Any]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """``value`` if it is a mapping, else an empty one: a record may hold anything in its settings."""
     return value if isinstance(value, dict) else {}
 
 
@@ -399,15 +376,11 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
         details: whether to load stages, genotypes and all else that is most of what records hold.
 
     Returns:
-        A row per record, in the order of run ids. Columns are the record's keys; metrics are columns by id
-        (``metrics.<id>`` where a record key has that name), those relative to a reference found among the folder's
-        records; options, overrides and environment are ``options.<name>``, ``environment.device``,
-        ``environment.versions.torch``, .... What a record has per task and a metric has of the last one is
-        ``params_total_per_task`` and so on. ``frame.attrs["unreadable"]`` lists the runs that could not be read.
-
-        Numbers that are counted are ``Int64`` in every folder, exact and with ``pandas.NA`` where they were not
-        measured; what is measured is ``float64`` with NaN. Options are ``Int64``, ``boolean`` or ``float64`` where all
-        runs that have them have such values.
+        A row per record, in the order of run ids. Columns are the record's keys, metrics by id (``metrics.<id>`` where
+        a key has that name), ``options.<name>``, ``environment.device``, .... What a record has per task and a metric
+        has of the last one is ``params_total_per_task`` and so on. What is counted is ``Int64`` in every folder, exact
+        and with ``pandas.NA``; what is measured is ``float64`` with NaN. ``frame.attrs["unreadable"]`` lists the runs
+        that could not be read.
 
     Raises:
         ResultsError: the folder does not exist.
@@ -458,7 +431,6 @@ def _fits(value: float | None) -> bool:
 
 
 def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
-    """The row of a record."""
     document = {key: _plain(getattr(record, key)) for key in Record.model_fields if key not in left_out}
     document |= {"may_be_ranked": record.may_be_ranked, "reference": reference_of(record)}
     parts = {key: document.pop(key) for key in CHOICES}
@@ -472,7 +444,6 @@ def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value without models."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="python")
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value

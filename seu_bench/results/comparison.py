@@ -56,12 +56,9 @@ MEANING: Final = (
 class Comparison:
     """Two runs of one benchmark.
 
-    Attributes:
-        same_order: whether both learned the tasks in the same order.
-        tasks: in the order in which the first run learned them: the benchmark's own index, and measurements: accuracy
-            at the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``.
-        metrics: of the runs, by id.
-        settings: those that differ, by name; ``None`` where a run has no such setting, or left it to the protocol.
+    ``tasks`` are in the order in which the first run learned them: the benchmark's own index and name, and accuracy at
+    the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``. ``settings``
+    are those that differ; ``None`` where a run has no such setting, or left it to the protocol.
     """
 
     one: Record
@@ -141,7 +138,6 @@ def _incomparable(one: Record, other: Record) -> list[str]:
 
 
 def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
-    """Metrics of each task, by the benchmark's own index."""
     matrix = complete_matrix(record)
     falls, last = task_forgetting(matrix), len(record.task_order) - 1
     # Sizes are measured when accuracies are: a run that is evaluated once has them of the last task only.
@@ -163,7 +159,6 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
 
 
 def _flat_settings(record: Record) -> dict[str, str]:
-    """The settings of a run and its environment, each as text; without those left to the protocol."""
     document = record.model_dump(mode="json")
     del document["environment"]["threads"]  # the run's own are what decides
     named = (
@@ -184,17 +179,11 @@ def _flat_settings(record: Record) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Configurations of one leaderboard, each compared with the first over the seeds that both have.
-
-    Attributes:
-        one: the row of the first.
-        others: the rows of the others.
-        metrics: by id, the difference of each other configuration to the first. Those of one metric are one family.
-    """
+    """Configurations of one leaderboard, each compared with the first over the seeds that both have."""
 
     one: Row
     others: tuple[Row, ...]
-    metrics: Mapping[str, tuple[PairedDifference, ...]]
+    metrics: Mapping[str, tuple[PairedDifference, ...]]  # by id, of each other one to the first, in one family
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -213,11 +202,11 @@ class SeedComparison:
 def compare_over_seeds(
     boards: Iterable[Leaderboard], run_ids: Sequence[str], metrics: Mapping[str, Metric] = METRICS
 ) -> SeedComparison | None:
-    """Compare the configurations that runs belong to, the others with the first, by :data:`COMPARED_BY`.
+    """Compare the configurations that runs belong to with the first run's, by :data:`COMPARED_BY`.
 
     Args:
         boards: the leaderboards of a results folder.
-        run_ids: of a run of each configuration, the first to compare with; two of one configuration count once.
+        run_ids: of a run of each configuration; two of one configuration count once.
         metrics: those known.
 
     Returns:
@@ -267,25 +256,16 @@ _Key: TypeAlias = tuple[str, str]
 class BenchmarkComparison:
     """Configurations that were run on all of several benchmarks.
 
-    Attributes:
-        protocol, scenario: of all of them.
-        metric: what they are ranked by, in its mean over :attr:`seeds`.
-        boards: the leaderboards, one for each benchmark.
-        rows: by configuration, its row on each of :attr:`boards`.
-        seeds: on each of :attr:`boards`, those that all configurations have.
-        means: over these seeds, by benchmark and configuration.
-        ranks: average ranks and tests.
-        excluded: configurations that are not on all benchmarks, or have too few seeds in common with the others there,
-            references apart.
+    ``excluded`` are the learners that are not on all of them, or have too few seeds in common with the others there.
     """
 
     protocol: str
     scenario: Scenario
-    metric: str
-    boards: tuple[Leaderboard, ...]
-    rows: Mapping[str, tuple[Row, ...]]
-    seeds: tuple[frozenset[int], ...]
-    means: Mapping[str, Mapping[str, float]]
+    metric: str  # what they are ranked by, in its mean over the seeds that all have
+    boards: tuple[Leaderboard, ...]  # one for each benchmark
+    rows: Mapping[str, tuple[Row, ...]]  # by configuration, on each of the boards
+    seeds: tuple[frozenset[int], ...]  # on each of the boards, those that all configurations have
+    means: Mapping[str, Mapping[str, float]]  # over these seeds, by benchmark and configuration
     ranks: RankComparison
     excluded: tuple[str, ...]
 
@@ -315,20 +295,17 @@ class BenchmarkComparison:
 def compare_over_benchmarks(
     boards: Iterable[Leaderboard], metric: str = "acc", metrics: Mapping[str, Metric] = METRICS
 ) -> list[BenchmarkComparison]:
-    """Compare configurations over the benchmarks of each protocol and scenario.
+    """Compare configurations over the benchmarks of each protocol and scenario that has two or more of both.
 
     A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
     protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
     the configurations those are compared that leave no gap and give the largest table.
 
     Args:
-        boards: the leaderboards of a results folder, of which unranked ones are left out; of one benchmark the latest
-            version counts, and of that the data with the most records.
+        boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
+            with the most records.
         metric: what to rank by: one of which more, or less, is better.
         metrics: those known.
-
-    Returns:
-        A comparison for each protocol and scenario that has two or more configurations on two or more benchmarks.
     """
     by_place: dict[tuple[str, int], dict[str, Leaderboard]] = defaultdict(dict)
     for board in boards:  # of one version the data with the most records come first

@@ -136,7 +136,6 @@ def _items(lines: Iterable[str]) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown in columns of even width; configurations to the left, all else to the right."""
     columns = []
     for heading, *texts in zip(headings, *rows, strict=True):
         column = [escape_markdown(text) for text in (heading, *texts)]
@@ -229,7 +228,6 @@ def _latex_value(metric: Metric, found: SampleSummary | None, standing: Standing
 
 
 def _latex_heading(text: str) -> str:
-    """A heading, its unit on a line of its own."""
     name, bracket, unit = text.rpartition(" (")
     if not bracket:
         return escape_latex(text)

@@ -141,7 +141,6 @@ def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any
 
 
 def _mapping(value: Any) -> dict[Any, Any]:
-    """A mapping as it is; records of others may hold anything."""
     return value if isinstance(value, dict) else {}
 
 

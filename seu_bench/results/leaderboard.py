@@ -62,22 +62,13 @@ MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A configuration.
+    """A configuration over its seeds."""
 
-    Attributes:
-        number: from 1, of the row in the whole leaderboard: a name for it, and no rank.
-        configuration: the label, unique among the rows.
-        runs: the records by seed, in the order of seeds.
-        rank: by accuracy among all learners; ``None`` for references, and where nothing is ranked, accuracy was not
-            measured, or there are too few seeds.
-        on_front: whether no other learner is as accurate with less memory, or more accurate with as much.
-    """
-
-    number: int
-    configuration: str
-    runs: Mapping[int, Record] = field(repr=False)
-    rank: int | None = None
-    on_front: bool = False
+    number: int  # from 1, in the whole leaderboard: a name for the row, and no rank
+    configuration: str  # the label, unique among the rows
+    runs: Mapping[int, Record] = field(repr=False)  # by seed, in the order of seeds
+    rank: int | None = None  # by accuracy among all learners; None: a reference, not measured, or too few seeds
+    on_front: bool = False  # whether no other learner is as accurate and smaller, or as small and more accurate
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -224,10 +215,7 @@ class Leaderboard:
         return ["best" if row is best else said.get(row) for row in self.rows]
 
     def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
-        """The best learner in a column of :data:`COMPARED`, and the differences of the others to it, one family.
-
-        Where nothing is ranked there is none.
-        """
+        """The best learner in a column, where any is ranked, and the differences of the others to it, one family."""
         rows = [row for row in self.learners if row.mean(metric) is not None and self.unranked is None]
         if not rows:
             return None, {}
@@ -305,15 +293,12 @@ class Leaderboard:
 
 
 class Leaderboards(tuple[Leaderboard, ...]):
-    """Leaderboards of a results folder, one for each benchmark, version, scenario, protocol and data fingerprint.
-
-    A notebook shows them as tables. ``excluded`` says why records are in none, one line for each reason.
-
-    Example:
-        ``seu_bench.leaderboard("results").frame.sort_values("acc_mean")``
-    """
+    """Leaderboards of a results folder; ``excluded`` says why records are in none, one line for each reason."""
 
     excluded: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Leaderboards({list(self)!r})"
 
     @property
     def frame(self) -> pandas.DataFrame:
@@ -461,9 +446,6 @@ def parse_view(
         pareto: only the front in these metrics, such as ``acc,params_total``; in accuracy and size where it is empty.
         sort: the metric to sort by.
         metrics: those known.
-
-    Raises:
-        OptionError: a name is no metric that has the direction needed, or a limit no positive number.
     """
     low = {name: metric for name, metric in metrics.items() if metric.higher_is_better is False}
     limits: dict[str, float] = {}

@@ -71,10 +71,6 @@ class Metric:
         reference: the run that it is relative to: one trained ``jointly``, on the whole stream at once, or ``apart``,
             with a network for each task.
 
-    Raises:
-        TypeError: ``compute`` cannot be called.
-        ValueError: the unit is unknown.
-
     Example:
         ``register("worst", Metric(worst, "lowest final accuracy", "fraction", True, column="worst task (%)"))``
     """
@@ -96,19 +92,11 @@ class Metric:
             raise ValueError(f"unknown unit {self.unit!r}; the units are: {', '.join(filter(None, UNITS))}")
 
     def __call__(self, record: Record) -> Value:
-        """Compute the value for a record; NaN and infinity are no measurements.
-
-        Raises:
-            TypeError: the value is no number.
-        """
+        """Compute the value for a record; NaN and infinity are no measurements, what is no number a TypeError."""
         return _measurement(self.compute(record))
 
     def beside(self, record: Record, reference: Record) -> Value:
-        """Compute the value of a relative metric for a record and its reference.
-
-        Raises:
-            TypeError: the value is no number.
-        """
+        """Compute the value of a relative metric for a record and its reference."""
         return _measurement(self.relative(record, reference) if self.relative else None)
 
     def format(self, value: Value) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ from seu_bench.results.record import (
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
 
+#: Entry points that read the records of a folder that a plugin knows by a file or folder of the point's name in it.
+READERS: Final = "seu_bench.readers"
 PACKED_NAME: Final = "records.jsonl"
 #: File with the weights of a run's model, in the run's folder.
 MODEL_NAME: Final = "model.safetensors"
@@ -62,17 +65,24 @@ def read_records(results: Path, *, details: bool = True) -> Iterator[Record | Re
     Raises:
         ResultsError: the folder of runs itself cannot be read.
     """
+    left_out = {} if details else DETAILS
+    for reader in entry_points(group=READERS):
+        if os.path.lexists(results / reader.name):
+            yield from (_without(left_out, item) for item in reader.load()(results))
+            return
     seen = set()
     for folder in list_folder(runs_folder(results)):
         item = record_in(folder)
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
-            yield item.model_copy(update=DETAILS) if isinstance(item, Record) and not details else item
+            yield _without(left_out, item)
     for item in packed_records(results):
-        if not isinstance(item, Record):
-            yield item
-        elif item.run_id not in seen:
-            yield item if details else item.model_copy(update=DETAILS)
+        if not isinstance(item, Record) or item.run_id not in seen:
+            yield _without(left_out, item)
+
+
+def _without(left_out: dict[str, Any], item: Record | ResultsError) -> Record | ResultsError:
+    return item.model_copy(update=left_out) if isinstance(item, Record) and left_out else item
 
 
 def record_in(folder: Path) -> Record | ResultsError | None:

@@ -37,11 +37,8 @@ _Key = TypeVar("_Key")
 class SampleSummary:
     """A sample's summary.
 
-    Attributes:
-        number: n, values in the sample.
-        mean: of the values.
-        std: sample standard deviation (n - 1); ``None`` for one value, or where it is no finite number.
-        low, high: 95 % confidence interval of the mean by Student's t; ``None`` where ``std`` is.
+    ``std`` is the sample standard deviation (n - 1), ``low`` and ``high`` the 95 % confidence interval of the mean by
+    Student's t; ``None`` for one value, and where they are no finite numbers.
     """
 
     number: int
@@ -52,10 +49,7 @@ class SampleSummary:
 
 
 def summarize(values: Sequence[float | None]) -> SampleSummary | None:
-    """Summarize a metric's values, one per seed.
-
-    Returns:
-        The summary; ``None`` without values, or if one was not measured or is not finite.
+    """Summarize a metric's values; ``None`` without values, or if one was not measured or is not finite.
 
     Example:
         >>> summarize([1.0, 2.0, 3.0]).std
@@ -90,19 +84,12 @@ def _t_quantile(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The differences of two samples, the first less the second, on the seeds that both have.
-
-    Attributes:
-        by_seed: the differences, in the order of seeds.
-        p_value: of the two-sided paired t-test (:func:`paired_p_value`).
-        corrected: the same after Holm's correction; ``None`` with fewer than :data:`FEWEST_PAIRS` pairs.
-        comparisons: number of comparisons that were corrected for.
-    """
+    """The differences of two samples, the first less the second, on the seeds that both have."""
 
     by_seed: BySeed
-    p_value: float | None = None
-    corrected: float | None = None
-    comparisons: int = 0
+    p_value: float | None = None  # of the two-sided paired t-test
+    corrected: float | None = None  # by Holm's method; None with fewer than FEWEST_PAIRS pairs
+    comparisons: int = 0  # that were corrected for
 
     @property
     def pairs(self) -> int:
@@ -121,10 +108,7 @@ class PairedDifference:
 
     @cached_property
     def effect(self) -> float | None:
-        """Hedges' g of the pairs: Cohen's d_z without its bias in few pairs (L. V. Hedges, 1981).
-
-        ``None`` with fewer than :data:`FEWEST_PAIRS` pairs, or where all differences are equal.
-        """
+        """Hedges' g of the pairs: Cohen's d_z without its bias in few pairs; ``None`` for too few, or equal ones."""
         found = self.summary
         if self.pairs < FEWEST_PAIRS or found is None or not found.std:
             return None
@@ -181,14 +165,8 @@ def judge(corrected: float | None, of: Literal["seeds", "benchmarks"] = "seeds")
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p values of a family of tests by Holm's method (S. Holm, 1979).
-
-    Args:
-        p_values: of all tests of the family.
-
-    Returns:
-        Corrected p values in the same order: the i-th smallest of m, from 0, times m - i, no less than those before it
-        and at most 1.
+    """Correct p values of a family of tests by Holm's method (S. Holm, 1979): the i-th smallest of m, from 0, times
+    m - i, no less than those before it and at most 1.
 
     Example:
         >>> holm([0.02, 0.01, 0.5])
@@ -220,7 +198,6 @@ def paired_p_value(one: BySeed, other: BySeed) -> float | None:
 
 
 def _differences(one: BySeed, other: BySeed) -> dict[int, float]:
-    """Differences on common seeds; all the same where they are but for rounding, and 0 where that is rounding."""
     common = sorted(one.keys() & other.keys())
     found = {seed: one[seed] - other[seed] for seed in common}
     summary = summarize(list(found.values()))
@@ -243,12 +220,8 @@ def usual_seeds(samples: Iterable[Iterable[int]]) -> frozenset[int]:
 def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
     """Rank samples by their means, the highest first; two are compared on the seeds that both have.
 
-    Args:
-        samples: values of a metric by seed.
-
-    Returns:
-        One more than the number of samples that are better; equal ones share a rank. ``None`` for those that have fewer
-        than :data:`FEWEST_PAIRS` of :func:`usual_seeds`, or than all of these, if there are fewer.
+    Equal ones share a rank. ``None`` for those that have fewer than :data:`FEWEST_PAIRS` of :func:`usual_seeds`, or
+    than all of these, if there are fewer.
 
     Example:
         >>> easy, hard = {0: 0.9, 1: 0.9, 2: 0.9}, {3: 0.1, 4: 0.1}
@@ -270,10 +243,7 @@ def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
 
 
 def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, float]]:
-    """Restrict samples to the seeds that all of them have; leave out those with too few seeds in common.
-
-    What is left out has the fewest of :func:`usual_seeds`, and fewer than :func:`rank_by_common_seeds` needs.
-    """
+    """Restrict samples to the seeds that all of them have; leave out those with too few of them, as there."""
     common = usual = usual_seeds(samples.values())
     kept = set()
     for key in sorted(samples, key=lambda key: -len(usual & samples[key].keys())):
@@ -287,40 +257,26 @@ def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, floa
 class AverageRank:
     """A configuration's average rank over benchmarks, 1 for the best on all of them; ties share their ranks.
 
-    Attributes:
-        ranks: by benchmark.
-        corrected: p value of its difference to the control, after Holm's correction; ``None`` for the control itself,
-            and where nothing was tested.
-        verdict: whether it differs significantly from the control; ``None`` for the control itself.
+    ``corrected`` and ``verdict`` are of its difference to the control; ``None`` for that one.
     """
 
     configuration: str
     mean: float
-    ranks: Mapping[str, float]
-    corrected: float | None
+    ranks: Mapping[str, float]  # by benchmark
+    corrected: float | None  # p value after Holm's correction; None where nothing was tested, too
     verdict: Verdict | None
 
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Configurations compared over benchmarks.
-
-    Attributes:
-        benchmarks: the blocks.
-        rows: the configurations, the best average rank first.
-        control: the configuration that the others are compared with.
-        statistic: Friedman's chi-squared, corrected for ties; ``None`` where nothing was tested.
-        p_value: of it.
-        critical_difference: of average ranks, after Bonferroni's correction (Bonferroni-Dunn). Holm's rejects what
-            differs by more, and may reject more.
-    """
+    """Configurations compared over benchmarks."""
 
     benchmarks: tuple[str, ...]
-    rows: tuple[AverageRank, ...]
-    control: str
-    statistic: float | None
+    rows: tuple[AverageRank, ...]  # the best average rank first
+    control: str  # that the others are compared with
+    statistic: float | None  # Friedman's chi-squared, corrected for ties; None where nothing was tested
     p_value: float | None
-    critical_difference: float
+    critical_difference: float  # Bonferroni-Dunn's. Holm's correction rejects what differs by more, and may reject more
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -343,10 +299,8 @@ class RankComparison:
         }
 
 
-def compare_ranks(
-    values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True, control: str | None = None
-) -> RankComparison:
-    """Rank configurations on each benchmark, and compare their average ranks with that of a control.
+def compare_ranks(values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True) -> RankComparison:
+    """Rank configurations on each benchmark, and compare their average ranks with the best one, the control.
 
     Only where Friedman's test rejects can a difference be significant. The difference of two average ranks of k
     configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``. A block is a benchmark:
@@ -355,13 +309,12 @@ def compare_ranks(
     Args:
         values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
         higher_is_better: the metric's direction.
-        control: the configuration to compare with; ``None``: that with the best average rank.
 
     Returns:
         Ranks and tests; with fewer than three benchmarks or configurations ranks alone.
 
     Raises:
-        ValueError: there is no benchmark, no configuration, a benchmark lacks one, or ``control`` is none of them.
+        ValueError: there is no benchmark, no configuration, or a benchmark lacks one.
 
     Example:
         >>> values = {name: {"a": 0.9, "b": 0.8, "c": 0.7} for name in ("one", "two", "three", "four")}
@@ -375,12 +328,10 @@ def compare_ranks(
     names = list(next(iter(values.values()), {}))
     if not names or any(set(row) != set(names) for row in values.values()):
         raise ValueError("every benchmark must have a value of every configuration")
-    if control is not None and control not in names:
-        raise ValueError(f"the control {control!r} is none of the configurations {', '.join(names)}")
     table = np.array([[row[name] for name in names] for row in values.values()], dtype=float)
     ranks = rankdata(-table if higher_is_better else table, axis=1)
     means = dict(zip(names, ranks.mean(axis=0).tolist(), strict=True))
-    first = control or min(names, key=lambda name: means[name])
+    first = min(names, key=lambda name: means[name])
     count, blocks = len(names), len(values)
     error = math.sqrt(count * (count + 1) / (6 * blocks))
     others = [name for name in names if name != first]

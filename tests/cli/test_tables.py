@@ -10,12 +10,10 @@ from support.board_records import leaderboards
 from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
-from seu_bench.config.options import format_option
 from seu_bench.results.labels import configuration_labels, why_not_ranked
 from seu_bench.results.record import Record, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.record_parts import StabilityRecord
-from seu_bench.utils.text import escape_markdown, printable
 
 
 class TestMatrix:
@@ -33,10 +31,6 @@ class TestMatrix:
         assert text.count("100.0") == tasks * tasks
         assert "…" not in text
         assert max(map(len, text.splitlines())) <= 80
-
-    def test_rows_that_are_ragged_or_without_names(self) -> None:
-        text = rendered(matrix_table(a_record(accuracy_matrix=((0.5,), (0.5, 0.25)), task_names=())))
-        assert text.splitlines()[-1].split() == ["1", "50.0", "25.0"]
 
     @pytest.mark.parametrize("tasks", [3, 12])
     def test_rows_without_measurements_are_left_out(self, tasks: int) -> None:
@@ -56,11 +50,6 @@ class TestMatrix:
     def test_nothing_measured(self, matrix: tuple[tuple[float | None, ...], ...]) -> None:
         text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
         assert text == "no accuracy was measured\n"
-
-    def test_what_is_no_accuracy_has_no_colour(self) -> None:
-        odd = ((float("nan"), 2.0), (-1.0, float("inf")))
-        text = rendered(matrix_table(a_record(2, accuracy_matrix=odd, metrics={})), force_terminal=True)
-        assert "48;" not in text and "200.0" in text and "-100.0" in text
 
     def test_alone(self) -> None:
         odd = a_record(strategy="c\x1b[2J", task_names=(ODD, "a\x1b[31mb", "日本語" * 9))
@@ -83,12 +72,6 @@ class TestConfusion:
         assert not lines[5].strip()
         assert "class-incremental: the task of a test image is not known" in " ".join(text.split())
 
-    def test_many_tasks_are_several_tables(self) -> None:
-        counts = tuple(tuple(int(row == task) for task in range(23)) for row in range(23))
-        text = rendered(record_summary(a_record(23, scenario="class", task_confusion=counts)))
-        assert text.count("answered (%) as task ...") == 3
-        assert max(map(len, text.splitlines())) <= 80
-
     @pytest.mark.parametrize("counts", [(), ((), ()), ((0, 0), (0, 0))])
     def test_nothing_counted(self, counts: tuple[tuple[int, ...], ...]) -> None:
         """As in every other scenario."""
@@ -106,11 +89,6 @@ class TestMetrics:
         assert lines[1][1] == "0.1235"
         assert lines[2][1:] == ["-"]
         assert METRICS["acc"].summary in text
-
-    def test_of_a_computed_record(self) -> None:
-        text = rendered(metrics_table(a_record()), width=240)
-        assert all(metric.summary in text for metric in METRICS.values())
-        assert "3,000,000" in text
 
 
 class TestLeaderboard:
@@ -218,37 +196,8 @@ class TestSummary:
         text = rendered(record_summary(record))
         assert not any(letter in text for letter in "\x1b\r\x07\u202e")
 
-    def test_plain_output_has_no_colour_codes(self) -> None:
-        assert "\x1b" not in rendered(record_summary(a_record()))
-
 
 class TestWords:
-    @pytest.mark.parametrize(
-        ("value", "shown"),
-        [
-            (1, "1"),
-            (0.0003, "0.0003"),
-            (True, "true"),
-            (None, "null"),
-            ("cosine", "cosine"),
-            ("1", '"1"'),
-            ("true", '"true"'),
-            ("", '""'),
-            ("a\nb", '"a\\nb"'),
-            ([1, "x"], '[1, "x"]'),
-        ],
-    )
-    def test_options(self, value: Any, shown: str) -> None:
-        assert format_option(value) == shown
-
-    def test_printable(self) -> None:
-        assert printable(" a\t b\r\n\x00c\u2028d ") == "a b c d"
-
-    def test_markdown(self) -> None:
-        assert escape_markdown("a|b <i> & [x](y) *z* _w_ snake_case `q` \\") == (
-            r"a\|b &lt;i&gt; &amp; \[x\](y) \*z\* \_w\_ snake_case \`q\` " + "\\\\"
-        )
-
     def test_label_with_an_option_that_only_some_have(self) -> None:
         one, other = a_record(), a_record(options={"decay": 0.0003})
         assert configuration_labels([one, other]) == ["seu + mdl + mdl (rule=sum)", "seu + mdl + mdl"]

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.board_records import Put, writer
 
 
 @pytest.fixture
-def report_settings() -> Iterator[None]:
-    """Matplotlib as the report sets it up."""
-    from seu_bench.results.report.layout import settings
-
-    with settings():
-        yield
+def put(tmp_path: Path) -> Put:
+    """Write a record with plausible metrics to the test's folder; keywords change fields."""
+    return writer(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -12,31 +12,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.board_records import COLUMNS, DATA, ODD, OTHER_DATA, excluded, frame, leaderboards, writer
+from support.board_records import COLUMNS, DATA, ODD, OTHER_DATA, Put, excluded, frame, leaderboards
+from support.commands import Command
+from support.shown import rendered
 
+from seu_bench.cli.tables import leaderboard_table
 from seu_bench.errors import ResultsError
-from seu_bench.results.building import load_records, make_leaderboards
-from seu_bench.results.formats import intervals, to_csv, to_markdown
-from seu_bench.results.record import Record
+from seu_bench.results.building import load_records, make_leaderboards, read_leaderboards, unranked_leaderboards
+from seu_bench.results.comparison import compare_over_benchmarks
+from seu_bench.results.formats import intervals, notes, to_csv, to_latex, to_markdown
+from seu_bench.results.leaderboard import Leaderboard, in_order_of, pareto_front
+from seu_bench.results.record_parts import TuningRecord
+from seu_bench.results.reference_rows import REFERENCE_ROWS
 from seu_bench.utils.text import printable
-
-
-@pytest.fixture
-def put(tmp_path: Path) -> Callable[..., Record]:
-    """Write a record with plausible metrics; keywords change fields."""
-    return writer(tmp_path)
 
 
 def table_rows(markdown: str, part: str = "") -> list[list[str]]:
     """Cells of the table of a page's part, by default the first, cut at unescaped pipes."""
-    parts = f"## \n{markdown}".split("## ")
-    (text,) = [text for text in parts if text.startswith(f"{part}\n")]
+    (text,) = [text for text in f"## \n{markdown}".split("## ") if text.startswith(f"{part}\n")]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.findall(r"(?:\\.|[^|\\])+", line)] for line in lines]
 
 
+def names(board: Leaderboard) -> list[str]:
+    return [row.configuration for row in board.rows]
+
+
 class TestAggregation:
-    def test_numbers_are_those_of_a_direct_computation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_numbers_are_those_of_a_direct_computation(self, tmp_path: Path, put: Put) -> None:
         records = [put(seed, acc, parameters=1_000_000 + 10 * seed) for seed, acc in enumerate((0.5, 0.7, 0.55))]
         (board,) = leaderboards(tmp_path)
         (row,) = frame(board).to_dict("records")
@@ -45,76 +48,46 @@ class TestAggregation:
         assert len(measured) == len(COLUMNS) - 2
         for key in measured:
             values = [float(record.metrics[key] or 0) for record in records]
-            assert row[f"{key}_mean"] == pytest.approx(sum(values) / 3)
-            mean = sum(values) / 3
-            assert row[f"{key}_std"] == pytest.approx((sum((value - mean) ** 2 for value in values) / 2) ** 0.5)
-        shown = table_rows(to_markdown(board))[2]
-        accs = [50.0, 70.0, 55.0]
-        assert f"\\* {statistics.fmean(accs):.2f} ± {statistics.stdev(accs):.2f}" in shown
+            assert row[f"{key}_mean"] == pytest.approx(statistics.fmean(values))
+            assert row[f"{key}_std"] == pytest.approx(statistics.stdev(values))
+        assert intervals(board, ["acc", "intransigence"])[0][2:] == ["32.48 to 84.19", "-"]
+        assert "\\* 58.33 ± 10.41" in table_rows(to_markdown(board))[2]
 
-    def test_masks_are_a_column_where_there_are_any(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        """0 of those that have none says something beside those that do."""
-        put(strategy="naive", metrics={"acc": 0.5, "mask_bits": 0})
-        (board,) = leaderboards(tmp_path)
-        assert "mask_bits" not in board.columns
-        put(strategy="packnet", metrics={"acc": 0.6, "mask_bits": 3_000_000})
-        (board,) = leaderboards(tmp_path)
-        assert board.heading("mask_bits") == "masks (Mbit)"
-        assert [row.mean("mask_bits") for row in board.rows] == [3_000_000, 0]
-
-    def test_one_seed_has_no_deviation(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_one_seed_has_no_deviation(self, tmp_path: Path, put: Put) -> None:
         put(acc=0.5)
         (board,) = leaderboards(tmp_path)
-        assert frame(board)[[f"{key}_std" for key in COLUMNS]].isna().all(axis=None)
-        assert frame(board)[[f"{key}_{end}" for key in COLUMNS for end in ("low", "high")]].isna().all(axis=None)
+        assert frame(board)[[f"{key}_{it}" for key in COLUMNS for it in ("std", "low", "high")]].isna().all(axis=None)
         assert "±" not in "".join(board.cells()[0])
-        assert intervals(board)[0][2:] == ["-"] * len(COLUMNS)
         (row,) = csv.DictReader(io.StringIO(to_csv([board])))
         assert (row["acc_mean"], row["acc_std"], row["searcher"]) == ("0.5", "", "")
 
-    @pytest.mark.parametrize("metrics", [{}, {"acc": None}, {"acc": 0.5, "forgetting": None}])
-    def test_what_a_seed_lacks_is_blank_and_not_zero(
-        self, tmp_path: Path, put: Callable[..., Record], metrics: dict[str, Any]
-    ) -> None:
+    @pytest.mark.parametrize("metrics", [{}, {"acc": None}])
+    def test_what_a_seed_lacks_is_blank_and_not_zero(self, tmp_path: Path, put: Put, metrics: dict[str, Any]) -> None:
         put(0)
         put(1, metrics=metrics)
         put(0, acc=0.01, strategy="worst")
         put(1, acc=0.01, strategy="worst")
         (board,) = leaderboards(tmp_path)
-        rows = {row["configuration"]: row for row in frame(board).to_dict("records")}
-        assert rows["naive"]["forgetting_mean"] != rows["naive"]["forgetting_mean"]  # NaN
-        is_measured = metrics.get("acc") == 0.5  # without a mean it comes last
-        assert list(rows) == (["naive", "worst"] if is_measured else ["worst", "naive"])
-        assert [row.rank for row in board.rows] == ([1, 2] if is_measured else [1, None])
-        assert board.cells()[1][3:] == ["-"] * len(COLUMNS) or is_measured
-        assert {row["mixed_score_mean"] for row in csv.DictReader(io.StringIO(to_csv([board])))} >= {""}
+        assert names(board) == ["worst", "naive"]
+        assert [row.rank for row in board.rows] == [1, None]
+        assert board.cells()[1][3:] == ["-"] * len(COLUMNS)
+        assert "" in {row["mixed_score_mean"] for row in csv.DictReader(io.StringIO(to_csv([board])))}
 
-    def test_numbers_that_are_none_in_a_foreign_record(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        record = put(0)
-        path = tmp_path / "runs" / record.run_id / "record.json"
-        document = json.loads(path.read_text(encoding="utf-8"))
-        document["metrics"]["acc"] = float("nan")
-        path.write_text(json.dumps(document), encoding="utf-8")
-        put(0, strategy="other")
+    def test_columns_of_what_few_have(self, tmp_path: Path, put: Put) -> None:
+        """0 of those that have none says something beside those that do; cost of tuning is known to budgets."""
+        put(strategy="naive", metrics={"acc": 0.5, "mask_bits": 0, "tuning_passes": None})
+        assert not {"mask_bits", "tuning_passes"} & set(leaderboards(tmp_path)[0].columns)
+        put(strategy="packnet", metrics={"acc": 0.6, "mask_bits": 3_000_000, "tuning_passes": 6_000_000})
         (board,) = leaderboards(tmp_path)
-        assert list(frame(board)["configuration"]) == ["other", "naive"]
+        assert [board.heading(name) for name in ("mask_bits", "tuning_passes")] == ["masks (Mbit)", "tuning (M passes)"]
+        assert [row.mean("mask_bits") for row in board.rows] == [3_000_000, 0]
 
-    def test_repeated_seed_counts_the_latest(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_repeated_seed_counts_the_latest(self, tmp_path: Path, put: Put) -> None:
         put(0, 0.9, started="2026-01-02T00:00:00")
         put(0, 0.1, started="2026-01-01T00:00:00")
         (board,) = leaderboards(tmp_path)
-        assert frame(board)["acc_mean"].tolist() == [0.9]
-        assert (board.records, frame(board)["seeds"].tolist()) == (1, [1])
+        assert (board.records, frame(board)["acc_mean"].tolist()) == (1, [0.9])
         assert board.excluded == ("1 record not counted: a later record has the same configuration and seed (run-002)",)
-
-    def test_copied_run_counts_once(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        record = put(0)
-        path = tmp_path / "runs" / record.run_id / "record.json"
-        (tmp_path / "runs" / "copy").mkdir()
-        (tmp_path / "runs" / "copy" / "record.json").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        (board,) = leaderboards(tmp_path)
-        assert board.records == 1
-        assert "1 record not counted" in board.excluded[0]
 
 
 class TestConfigurations:
@@ -131,31 +104,26 @@ class TestConfigurations:
             {"protocol_settings": {"training": {"epochs": 3}}},
         ],
     )
-    def test_each_choice_is_a_row_of_its_own_with_a_label_of_its_own(
-        self, tmp_path: Path, put: Callable[..., Record], change: dict[str, Any]
-    ) -> None:
+    def test_each_choice_is_a_row_and_label_of_its_own(self, tmp_path: Path, put: Put, change: dict[str, Any]) -> None:
         put(0)
         put(1, **change)
         (board,) = leaderboards(tmp_path)
-        assert len(set(frame(board)["configuration"])) == 2
-        assert frame(board)["seeds"].tolist() == [1, 1]
+        assert len(set(names(board))) == 2 and [row.seeds for row in board.rows] == [1, 1]
 
-    def test_options_of_other_strategies_in_a_protocol_make_no_difference(
-        self, tmp_path: Path, put: Callable[..., Record]
-    ) -> None:
+    def test_options_of_other_strategies_make_no_difference(self, tmp_path: Path, put: Put) -> None:
         put(0)
         put(1, protocol_settings={"strategies": {"ewc": {"strength": 3}}})
-        assert frame(leaderboards(tmp_path)[0])["seeds"].tolist() == [2]
+        put(2, benchmark_overrides={"stream.scenario": "task"})
+        assert [row.seeds for row in leaderboards(tmp_path)[0].rows] == [3]
 
-    def test_label_names_only_what_differs_within_a_strategy(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_label_names_only_what_differs_within_a_strategy(self, tmp_path: Path, put: Put) -> None:
         seu = {"strategy": "seu", "searcher": "mdl", "creator": "mdl", "searcher_options": {"alpha": 0.01, "edges": 14}}
         put(0, 0.9, **seu, options={"decay": 0.1, "same": "x"}, creator_options={"old": 10})
         put(0, 0.8, **seu, options={"decay": "none", "same": "x"}, creator_options={"old": 10})
         put(0, 0.7, **seu, options={"decay": "1", "same": "x"}, creator_options={"old": 0})
         put(0, 0.6, **seu | {"searcher": "random"}, options={"decay": "1", "same": "x"}, creator_options={"old": 0})
         put(0, 0.5, options={"decay": 0.5}, benchmark_overrides={"stream.validation": 0.3})
-        (board,) = leaderboards(tmp_path)
-        assert frame(board)["configuration"].tolist() == [
+        assert names(leaderboards(tmp_path)[0]) == [
             "seu + mdl + mdl (decay=0.1, creator.old=10)",
             "seu + mdl + mdl (decay=none, creator.old=10)",
             'seu + mdl + mdl (decay="1", creator.old=0)',
@@ -164,53 +132,98 @@ class TestConfigurations:
         ]
 
 
-class TestNeverMixed:
-    def test_each_benchmark_version_protocol_and_data(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+PROTOCOL = {"training": {"epochs": 8}, "strategies": {"hat": {"epochs": 200}}}
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Fields of a record whose run was given these options; ``rate`` has a default."""
+    fields = {"options": {"epochs": None, "rate": 0.5, **options}, "given_options": tuple(options)}
+    return fields | {"protocol_settings": PROTOCOL}
+
+
+class TestConditions:
+    def test_what_all_share_is_in_every_table(self, tmp_path: Path, put: Put, command: Command) -> None:
+        """Rows whose strategy has no such option do not matter."""
+        put(**given(epochs=1), precision="bf16")
+        put(strategy="ewc", **given(epochs=1, rate=0.7), precision="bf16")
+        put(strategy="nearest_mean", precision="bf16", given_options=(), protocol_settings=PROTOCOL)
+        (board,) = leaderboards(tmp_path)
+        assert board.changed == {"epochs": 1, "precision": "bf16"}
+        said = "options changed from the protocol, in every row that has them: epochs=1, precision=bf16"
+        answer = " ".join(command("leaderboard", "--results", tmp_path).out.split())
+        assert all(said in text for text in (answer, to_markdown(board), board._repr_html_()))
+        assert said[1:] in to_latex(board).partition(r"\label")[0]
+        assert "ewc (rate=0.7, precision=bf16)" in names(board)
+
+    def test_only_what_differs_from_the_protocol(self, tmp_path: Path, put: Put) -> None:
+        """No changes: a default, what the protocol says, also for a strategy alone, and what its tuning chose."""
+        tuned = {"id": "x", "sha256": "0" * 64, "method": "first-tasks:3", "runs": 1, "image_passes": 1}
+        put(**given(epochs=8))
+        put(strategy="hat", **given() | {"options": {"epochs": 200, "rate": 0.5}})
+        put(strategy="ewc", **given() | {"options": {"rate": 0.9}}, tuned=tuned | {"options": {"rate": 0.9}})
+        (board,) = leaderboards(tmp_path)
+        assert board.changed == {} and set(names(board)) == {"naive", "hat", "ewc"}
+
+    def test_older_and_foreign_records(self, tmp_path: Path, put: Put) -> None:
+        """They do not say what was given: what the protocol decides is known. Settings may be anything."""
+        put(options={"epochs": 1, "rate": 0.7}, protocol_settings=PROTOCOL)
+        put(protocol="odd", options={"epochs": [1]}, given_options=("epochs",), protocol_settings={"training": 3})
+        assert [board.changed for board in leaderboards(tmp_path)] == [{"epochs": [1]}, {"epochs": 1}]
+
+    def test_unequal_memories_are_told(self, tmp_path: Path, put: Put) -> None:
+        """By whatever name a method has the option; those without one are not."""
+        put(strategy="icarl", options={"memory": 519})
+        put(strategy="icarl", options={"memory": 100})
+        put(strategy="replay", options={"mem_size": 200})
+        put(strategy="gem", options={"patterns_per_experience": 40}, task_order=(0, 1, 2, 3, 4))
         put()
-        put(benchmark="pmnist")
-        put(benchmark_version=2)
-        put(protocol="paper")
+        (board,) = leaderboards(tmp_path)
+        kept = {"icarl (519 images)", "icarl (100 images)", "replay (200 images)", "gem (200 images)"}
+        assert set(names(board)) == {*kept, "naive"}
+        said = "memories are not equal: rows keep 100 or 200 or 519 images"
+        assert said in to_markdown(board) and said[1:] in to_latex(board).partition(r"\label")[0]
+        put(strategy="icarl", options={"memory": 200}, protocol="equal")
+        put(strategy="replay", options={"mem_size": 200}, protocol="equal")
+        assert set(names(leaderboards(tmp_path)[0])) == {"icarl", "replay"}
+
+    def test_tuned_rows_are_marked(self, tmp_path: Path, put: Put) -> None:
+        known: dict[str, Any] = {"id": "x", "sha256": "ab" * 32, "seeds": (100,), "runs": 8, "image_passes": 6_000_000}
+        for seed in range(3):
+            put(seed, 0.7, strategy="a", tuned=TuningRecord(**known, method="whole-stream"))
+        put(0, 0.5, strategy="b")
+        (board,) = leaderboards(tmp_path)
+        assert [row[1] for row in board.cells()] == ["a †", "b"]
+        assert any("whole-stream, which uses validation images of all tasks" in line for line in notes(board))
+        (tuning,) = board.document()["rows"][0]["tunings"]
+        assert tuning["image_passes_per_run"] == 2_000_000
+        assert [row["tuned"] for row in csv.DictReader(to_csv([board]).splitlines())] == ["whole-stream", ""]
+
+
+class TestNeverMixed:
+    def test_each_benchmark_version_protocol_and_data(self, tmp_path: Path, put: Put) -> None:
+        for change in ({}, {"benchmark": "pmnist"}, {"benchmark_version": 2}, {"protocol": "paper"}):
+            put(**change)
         put(data_fingerprint=OTHER_DATA)
         boards = leaderboards(tmp_path)
-        assert [(board.records, frame(board)["seeds"].tolist()) for board in boards] == [(1, [1])] * 5
+        assert [(board.records, len(board.rows)) for board in boards] == [(1, 1)] * 5
         assert len({board.name for board in boards}) == 5
-        assert {board.benchmark for board in leaderboards(tmp_path, "pmnist")} == {"pmnist"}
-        assert leaderboards(tmp_path, "unknown") == []
 
-    def test_data_with_most_records_has_the_plain_name(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_data_with_most_records_has_the_plain_name(self, tmp_path: Path, put: Put) -> None:
         put(0, data_fingerprint=DATA)
+        put(0, data_fingerprint=f"{DATA[:10]}0")
         for seed in range(2):
             put(seed, data_fingerprint=OTHER_DATA)
         boards = leaderboards(tmp_path)
-        assert [(board.name, board.data_fingerprint) for board in boards] == [
-            ("cifar10-v1-quick", OTHER_DATA),
-            ("cifar10-v1-quick-a1a1a1a1", DATA),
-        ]
-        for board in boards:
-            assert board.data_fingerprint in to_markdown(board)
+        assert (boards[0].name, boards[0].data_fingerprint) == ("cifar10-v1-quick", OTHER_DATA)
+        assert [board.name for board in boards[1:]] == ["cifar10-v1-quick-a1a1a1a1", "cifar10-v1-quick-a1a1a1a1-2"]
 
-    def test_equal_beginnings_of_fingerprints_do_not_overwrite(
-        self, tmp_path: Path, put: Callable[..., Record]
-    ) -> None:
-        for end in "123":
-            put(data_fingerprint="a" * 10 + end)
-        names = [board.name for board in leaderboards(tmp_path)]
-        assert names == ["cifar10-v1-quick", "cifar10-v1-quick-aaaaaaaa", "cifar10-v1-quick-aaaaaaaa-2"]
-
-    def test_unknown_data_is_excluded(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        put(data_fingerprint=None)
-        assert leaderboards(tmp_path) == []
-        assert excluded(tmp_path) == ["1 record not ranked: no data fingerprint (run-001)"]
-
-
-class TestLeftOut:
-    def test_unranked_are_excluded_and_told(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_unranked_are_excluded_and_told(self, tmp_path: Path, put: Put) -> None:
         put(0, 0.5)
         for seed in range(7):
             put(seed, 1.0, synthetic=True)
         put(1, 1.0, limit=10)
         put(1, 1.0, status="failed", synthetic=True, data_fingerprint=None)
-        put(1, 1.0, benchmark="other", synthetic=True)
+        put(1, 1.0, benchmark="other", data_fingerprint=None)
         put(1, 1.0, protocol="smoke", ranked=False)
         (tmp_path / "runs" / "broken").mkdir()
         (tmp_path / "runs" / "broken" / "record.json").write_text("{", encoding="utf-8")
@@ -222,68 +235,54 @@ class TestLeftOut:
             "1 record not ranked: the run is failed, not finished; synthetic data; no data fingerprint (run-010)",
             "1 record not read: the record is unreadable (broken)",
         )
-        page = to_markdown(board)
-        assert all(f"- {line}" in page for line in board.excluded)
-        everything = excluded(tmp_path)
-        assert "1 record not ranked: protocol 'smoke' is never ranked (run-012)" in everything
-        assert everything[-1] == board.excluded[-1]
-        assert excluded(tmp_path, "other")[0] == "1 record not ranked: synthetic data (run-011)"
-
-    def test_nothing(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        put()
-        page = to_markdown(leaderboards(tmp_path)[0])
-        assert page.endswith("## Excluded\n\n- nothing\n")
+        assert all(f"- {line}" in to_markdown(board) for line in board.excluded)
+        assert "1 record not ranked: protocol 'smoke' is never ranked (run-012)" in excluded(tmp_path)
+        assert excluded(tmp_path, "other")[0] == "1 record not ranked: no data fingerprint (run-011)"
 
 
 class TestFiles:
-    def test_written_where_they_are_looked_for(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_written_where_they_are_looked_for(self, tmp_path: Path, put: Put) -> None:
         put(0)
         put(0, benchmark="pmnist", benchmark_version=3, protocol="paper")
         folder = tmp_path / "leaderboards"
-        assert list(make_leaderboards(tmp_path).paths) == [
-            folder / "cifar10-v1-quick.md",
-            folder / "cifar10-v1-quick.csv",
-            folder / "pmnist-v3-paper.md",
-            folder / "pmnist-v3-paper.csv",
-        ]
+        assert [path.relative_to(folder).name for path in make_leaderboards(tmp_path).paths] == [
+            "cifar10-v1-quick.md", "cifar10-v1-quick.csv", "pmnist-v3-paper.md", "pmnist-v3-paper.csv",
+        ]  # fmt: skip
         page = (folder / "pmnist-v3-paper.md").read_text(encoding="utf-8")
         assert page.startswith(f"# pmnist, version 3, protocol paper\n\n- data fingerprint: {DATA}\n- 1 record, ")
         before = {path: path.read_bytes() for path in folder.iterdir()}
         make_leaderboards(tmp_path)
         assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
-    def test_csv_columns(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_csv_columns(self, tmp_path: Path, put: Put) -> None:
         put(0, options={"a": [1, "x|y"]})
-        reader = csv.DictReader(io.StringIO(to_csv([leaderboards(tmp_path)[0]])))
+        reader = csv.DictReader(io.StringIO(to_csv(leaderboards(tmp_path))))
         (row,) = reader
+        known = (
+            "benchmark benchmark_version protocol data_fingerprint rank row on_front configuration strategy searcher "
+        )
+        known += "creator seeds reference tuned"
         numbers = [f"{key}_{what}" for key in COLUMNS for what in ("mean", "std", "low", "high")]
-        marks = ["acc_against_best", "mixed_score_against_best"]
-        choices = ["options", "searcher_options", "creator_options", "benchmark_overrides"]
-        place = ["benchmark", "benchmark_version", "protocol", "data_fingerprint"]
-        names = ["rank", "row", "on_front", "configuration", "strategy", "searcher", "creator", "seeds"]
-        names += ["reference", "tuned"]
-        assert reader.fieldnames == [*place, *names, *numbers, *marks, *choices, "run_ids"]
-        assert [row[key] for key in place] == ["cifar10", "1", "quick", DATA]
-        assert json.loads(row["options"]) == {"a": [1, "x|y"]}
-        assert row["run_ids"] == "run-001"
+        others = "acc_against_best mixed_score_against_best options searcher_options creator_options "
+        others += "benchmark_overrides run_ids"
+        assert reader.fieldnames == [*known.split(), *numbers, *others.split()]
+        assert json.loads(row["options"]) == {"a": [1, "x|y"]} and row["run_ids"] == "run-001"
 
-    def test_odd_names_break_neither_table_nor_folder(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        put(0, strategy=ODD, benchmark="a+b..c", protocol="d")
-        put(1, strategy="plain", benchmark="a+b..c", protocol="d", options={ODD: ODD})
-        put(1, 0.4, strategy="plain", benchmark="a+b..c", protocol="d", synthetic=True)
-        page_path, csv_path = make_leaderboards(tmp_path).paths
-        assert page_path.parent == csv_path.parent == tmp_path / "leaderboards"
+    def test_odd_names_break_neither_table_nor_folder(self, tmp_path: Path, put: Put) -> None:
+        for seed, fields in enumerate(({"strategy": ODD}, {"strategy": "plain", "options": {ODD: ODD}})):
+            put(seed, benchmark="a+b..c", protocol="d", **fields)
+        put(0, benchmark="a_b..c", protocol="d")
+        page_path, csv_path, *others = make_leaderboards(tmp_path).paths
+        assert page_path.parent == tmp_path / "leaderboards" and len({page_path, csv_path, *others}) == 4
         assert re.fullmatch(r"[A-Za-z0-9._-]+", page_path.name)
         page = page_path.read_text(encoding="utf-8")
-        assert {len(row) for row in table_rows(page)} == {3 + len(COLUMNS)}
-        assert len(table_rows(page)) == 2 + 2
+        assert [len(row) for row in table_rows(page)] == [3 + len(COLUMNS)] * 4
         assert [len(row) for row in table_rows(page, "Confidence intervals")] == [2 + len(COLUMNS)] * 4
-        assert "<script>" not in page
-        assert "\x1b" not in page
+        assert "<script>" not in page and "\x1b" not in page
         rows = list(csv.DictReader(io.StringIO(csv_path.read_text(encoding="utf-8"))))
         assert [row["strategy"] for row in rows] == [printable(ODD), "plain"]
 
-    def test_csv_is_no_program(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_csv_is_no_program(self, tmp_path: Path, put: Put) -> None:
         """A spreadsheet would calculate what begins like a formula, and a terminal obey what is no text."""
         put(strategy='=HYPERLINK("http://x", "click")', searcher="+1", creator="@SUM(A1)", options={"a": "\x00\x1b[2J"})
         text = to_csv(leaderboards(tmp_path))
@@ -291,17 +290,9 @@ class TestFiles:
         assert [row[name][0] for name in ("strategy", "searcher", "creator")] == ["'", "'", "'"]
         assert all(letter.isprintable() or letter == "\n" for letter in text)
 
-    def test_names_that_differ_in_odd_letters_only_do_not_overwrite(
-        self, tmp_path: Path, put: Callable[..., Record]
-    ) -> None:
-        put(benchmark="a+b")
-        put(benchmark="a_b")
-        assert len({board.name for board in leaderboards(tmp_path)}) == 2
-        # Asking for one of them does not change what its file is called.
-        named = {board.benchmark: board.name for board in leaderboards(tmp_path)}
-        assert [board.name for board in leaderboards(tmp_path, "a_b")] == [named["a_b"]]
-
-    def test_folder_that_cannot_be_written(self, tmp_path: Path, put: Callable[..., Record]) -> None:
+    def test_folders(self, tmp_path: Path, put: Put) -> None:
+        """One that cannot be written; an empty one."""
+        assert leaderboards(tmp_path) == [] == excluded(tmp_path)
         put()
         (tmp_path / "leaderboards").write_text("a file", encoding="utf-8")
         with pytest.raises(ResultsError, match="cannot write results"):
@@ -312,43 +303,95 @@ class TestFiles:
         with pytest.raises(ResultsError, match="no such results folder"):
             function(tmp_path / "nowhere")
 
-    def test_empty_folder(self, tmp_path: Path) -> None:
-        assert leaderboards(tmp_path) == []
-        assert list(make_leaderboards(tmp_path).paths) == []
-        assert excluded(tmp_path) == []
+
+class TestReferences:
+    @pytest.fixture
+    def board(self, tmp_path: Path, put: Put) -> Leaderboard:
+        """Two learners, and three references that are better and smaller than both."""
+        for seed in range(3):
+            put(seed, 0.7 + seed / 100, strategy="small", parameters=1_000)
+            put(seed, 0.8 + seed / 100, strategy="large", parameters=9_000)
+            put(seed, 0.9 + seed / 100, strategy="joint", parameters=100)
+            put(seed, 0.6, strategy="linear", parameters=10, reference=REFERENCE_ROWS["linear"])
+            put(seed, 0.95, strategy="oracle", parameters=1, reference="knows all answers")
+        return leaderboards(tmp_path)[0]
+
+    def test_they_come_last_and_take_nothing_away(self, board: Leaderboard) -> None:
+        """Neither from the front nor the mark of the best, in any view; old records are known by name."""
+        assert names(board) == ["large", "small", "oracle", "joint", "linear"]
+        assert [row.on_front for row in board.rows] == [True, True, False, False, False]
+        assert board.standings("acc") == ["best", "significant", None, None, None]
+        assert names(pareto_front(board)) == names(board)
+        assert names(in_order_of(board, "params_total")) == ["small", "large", "oracle", "linear", "joint"]
+
+    def test_in_every_form(self, board: Leaderboard) -> None:
+        """Below the others, without ranks and marks, with what they are; no number of rows hides them."""
+        main, _, rest = to_markdown(board).partition("## References")
+        below = rest.partition("## Confidence")[0]
+        assert "| joint" not in main and "| large" in main and "* " in main
+        assert "| joint" in below and "| large" not in below and "\\*" not in below
+        assert [(row[0], row[3][:2]) for row in board.cells(["acc"], 1)] == [
+            ("● 1", "* "), ("○", "95"), ("○", "91"), ("○", "60"),
+        ]  # fmt: skip
+        said = " ".join(rendered(leaderboard_table(board, 1), width=200).split())
+        assert "○ references, which come last and are not ranked: oracle: knows all answers" in said
+        assert "1 of 2 learners; the leaderboard's files" in said
+
+    def test_missing_ones_are_named_with_a_command(self, board: Leaderboard, put: Put, tmp_path: Path) -> None:
+        wanted = "seu-bench sweep --strategy independent,cumulative --benchmark cifar10 --protocol quick --seeds 0-2"
+        wanted += f" --results {tmp_path}"
+        page = to_markdown(pareto_front(board))
+        assert f"references that are missing here: independent, cumulative; make them: {wanted}" in page
+        assert board.document()["missing_references"] == {"names": ("independent", "cumulative"), "command": wanted}
+        for strategy in ("independent", "cumulative"):
+            put(0, strategy=strategy)
+        assert leaderboards(tmp_path)[0].missing is None
 
 
-class TestLoadRecords:
-    def test_one_row_per_readable_record(self, tmp_path: Path, put: Callable[..., Record]) -> None:
-        put(0, 0.5, options={"decay": 0.1}, searcher="mdl", searcher_options={"alpha": 0.01})
-        put(1, 0.7, synthetic=True, seconds=1.5, accuracy_matrix=((0.5,), (0.5, 0.9)))
-        put(2, metrics={"acc": None, "seed": 7, "of_a_plugin": 3})
-        (tmp_path / "runs" / "broken").mkdir()
-        (tmp_path / "runs" / "broken" / "record.json").write_text("{", encoding="utf-8")
-        frame = load_records(str(tmp_path))
-        assert frame["run_id"].tolist() == ["run-001", "run-002", "run-003"]
-        assert frame["seed"].tolist() == [0, 1, 2]
-        assert frame["acc"].isna().tolist() == [False, False, True]
-        assert frame["acc"].mean() == pytest.approx(0.6)
-        assert frame["may_be_ranked"].tolist() == [True, False, True]
-        assert frame["options.decay"].isna().tolist() == [False, True, True]
-        assert frame["searcher_options.alpha"][0] == 0.01
-        assert frame["environment.device"].tolist() == ["cpu"] * 3
-        assert (frame["seconds"].dtype, frame["limit"].dtype) == ("float64", "Int64")
-        assert frame["params_total"].tolist()[:2] == [1_000_000, 1_000_000]
-        assert frame["params_total_per_task"][0] == (10, 1_000_000)
-        assert frame["metrics.seed"].tolist()[2] == 7
-        assert frame["of_a_plugin"].tolist()[2] == 3
-        assert frame["accuracy_matrix"][1] == ((0.5,), (0.5, 0.9))
-        assert frame.attrs["unreadable"] == ["broken"]
+class TestUnranked:
+    #: Fields of records that are never ranked, and never in one table.
+    NEVER = (
+        {"ranked": False, "protocol": "smoke"}, {"limit": 100}, {"limit": 200}, {"synthetic": True},
+        {"first_tasks": 2}, {"first_tasks": 3}, {"evaluation": "validation"}, {"limit": 100, "synthetic": True},
+    )  # fmt: skip
 
-    def test_metric_that_nobody_measured_is_a_column_of_numbers(
-        self, tmp_path: Path, put: Callable[..., Record]
-    ) -> None:
-        put(metrics={"fwt": None})
-        assert load_records(tmp_path)["fwt"].dtype == "float64"
+    def test_each_reason_by_itself(self, tmp_path: Path, put: Put) -> None:
+        for fields in self.NEVER:
+            for seed in range(2):
+                put(seed, **fields)
+        for status in ("running", "failed", "interrupted"):
+            put(1, status=status, ranked=False)
+        put(0)
+        boards = unranked_leaderboards(read_leaderboards(tmp_path).records)
+        assert len(boards) == len(self.NEVER) == len({board.name for board in boards})
+        assert all(board.records == 2 and f"NOT RANKED ({board.unranked})" in board.title for board in boards)
+        (ranked,) = leaderboards(tmp_path)
+        assert (ranked.records, ranked.unranked) == (1, None)
 
-    def test_no_records(self, tmp_path: Path) -> None:
-        frame = load_records(tmp_path)
-        assert len(frame) == 0
-        assert {"run_id", "benchmark", "seed", "data_fingerprint"} <= set(frame.columns)
+    def test_nothing_is_the_best(self, tmp_path: Path, put: Put) -> None:
+        for seed in range(3):
+            put(seed, 0.4 + seed / 100, limit=50)
+            put(seed, 0.9 + seed / 100, limit=50, strategy="ewc")
+            put(seed, 0.95, limit=50, strategy="joint")
+        (board,) = unranked_leaderboards(read_leaderboards(tmp_path).records)
+        assert names(board) == ["ewc", "naive", "joint"] and board.missing is None
+        assert board.standings("acc") == [None] * 3 and not any(row.on_front or row.rank for row in board.rows)
+        assert not any(mark in text for row in board.cells() for text in row for mark in "*≈?●")
+        assert "NOT RANKED" in to_latex(board) and r"\mathbf" not in to_latex(board)
+        assert "highest mean" not in to_markdown(board) and "limit: 50" in to_csv([board])
+        assert compare_over_benchmarks([board]) == []
+
+    def test_command(self, tmp_path: Path, put: Put, command: Command) -> None:
+        """The message names the option; files have ranked runs only."""
+        put(0, ranked=False, protocol="smoke")
+        answer = command("leaderboard", "--results", tmp_path)
+        told = f"seu-bench leaderboard --unranked --results {tmp_path} shows 1 finished run of these, not ranked"
+        assert "no record can be ranked" in answer.out and told in answer.out
+        for form in ("latex", "md", "csv"):  # an empty file would say nothing
+            nothing = command("leaderboard", "--results", tmp_path, "--format", form)
+            assert (nothing.out, nothing.err) == ("", answer.out)
+        shown = command("leaderboard", "--results", tmp_path, "--unranked")
+        assert "NOT RANKED" in shown.out and "--unranked shows" not in shown.out
+        assert not list(tmp_path.glob("leaderboards/*.md"))
+        refused = command("leaderboard", "--results", tmp_path, "--unranked", "--ranks")
+        assert refused.status == 2 and "ranked runs alone" in refused.err

@@ -8,19 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.board_records import ODD, Put, leaderboards, writer
+from support.board_records import ODD, Put, leaderboards
 
-from seu_bench.results.formats import plain_table, to_latex
+from seu_bench.results.formats import plain_table, to_latex, usual_columns
 from seu_bench.utils.text import escape_latex
 
 #: Everything that means something to LaTeX, accents that it knows and letters that it does not.
 HOSTILE = "\\input{/etc/passwd} $x$ a_b^c~#1 50 % & [x] -- \"q\" 'a' é ß ą λ 中 \N{SUBSCRIPT TWO}\\end{table}"
-
-
-@pytest.fixture
-def put(tmp_path: Path) -> Put:
-    """Write a record with plausible metrics; keywords change fields."""
-    return writer(tmp_path)
 
 
 def parsed(latex: str) -> list[list[str]]:
@@ -44,6 +38,30 @@ def parsed(latex: str) -> list[list[str]]:
     lines = [line.strip() for line in body.splitlines() if not line.strip().startswith(r"\toprule")]
     rows = [line.removesuffix(r"\\") for line in lines if line.endswith(r"\\")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)&", row)] for row in rows]
+
+
+def test_marks_are_bold_underlined_and_explained(tmp_path: Path, put: Put) -> None:
+    for seed, noise in enumerate((0.0, 0.02, -0.01, 0.01)):
+        put(seed, 0.8 + noise, strategy="best", parameters=1_234_567_000)
+        put(seed, 0.79 - noise, strategy="near")
+        put(seed, 0.3 + noise, strategy="far")
+        put(seed, 0.9 + noise, strategy="joint")
+    put(0, strategy="few", metrics={"acc": 0.4, "forgetting": None})
+    (board,) = leaderboards(tmp_path)
+    latex = to_latex(board)
+    headings, *rows = parsed(latex)
+    assert usual_columns(board) == ["acc", "forgetting", "memory_bytes", "train_flops"]
+    assert {len(row) for row in [headings, *rows]} == {3 + 4} and headings[4] == r"\shortstack[r]{forgetting \\ (\%)}"
+    cells = {row[1]: row for row in rows}
+    assert cells["best"][3] == r"$\mathbf{80.50} \pm 1.29$"
+    assert cells["near"][3] == r"$\underline{78.50} \pm 1.29$"
+    assert (cells["far"][3], cells["few"][2:5]) == (r"$30.50 \pm 1.29$", [r"1 $\ddagger$", "$40.00^{?}$", "--"])
+    assert cells["joint"][0] == r"$\circ$" and cells["joint"][3] == r"$90.50 \pm 1.29$"
+    assert cells["best"][5] == r"$6{,}172.835 \pm 0.000$"
+    assert latex.index(r"\midrule", latex.index("far")) < latex.index("& joint")
+    assert "Bold: the highest mean" in latex and "underlined: not significantly" in latex
+    empty = to_latex(board.narrowed([], "nothing keeps to it"))
+    assert len(parsed(empty)) == 1 and "Nothing keeps to it." in empty
 
 
 def test_hostile_names(tmp_path: Path, put: Put) -> None:

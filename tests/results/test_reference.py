@@ -1,4 +1,4 @@
-"""Runs compared with ``joint``: by hand, and which run of ``joint`` is the reference of which other one."""
+"""References: which run is compared with which other one, by hand; rows that are never ranked, and missing ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 from support.board_records import leaderboards
+from support.tiny import registry
+from support.tried import scenario_of
 
 from seu_bench.config.common_options import BackboneOptions
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.config.run import Request
+from seu_bench.engine.resolve import resolve
 from seu_bench.results.building import compare_with_reference, load_records
 from seu_bench.results.formats import to_csv, to_markdown
 from seu_bench.results.metric import Metric
 from seu_bench.results.record import Matrix, Record, write_record
 from seu_bench.results.record_metrics import compute_metrics
+from seu_bench.results.reference_rows import REFERENCE_ROWS, REQUIRED, missing_references, reference_of
 
 #: A strategy that trains on the whole stream at once.
 JOINT = "joint"
@@ -76,19 +79,9 @@ class TestValues:
         assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
         assert found["j"] == (1.0, None)
 
-    def test_everything_else_stays_and_the_order_too(self) -> None:
-        records = [a_record("b"), joint(), a_record("a")]
-        for before, after in zip(records, compare_with_reference(records), strict=True):
-            assert after.model_copy(update={"metrics": before.metrics}) == before
-            assert after.metrics | {"percent_of_joint": None, "intransigence": None} == before.metrics
-
     def test_without_joint(self) -> None:
         assert compared(a_record("a")) == {"a": (None, None)}
         assert compared() == {}
-
-    def test_stale_value_in_a_record_does_not_count(self) -> None:
-        stale = a_record("a", metrics={"percent_of_joint": 0.99, "intransigence": 0.99})
-        assert compared(stale) == {"a": (None, None)}
 
     @pytest.mark.parametrize("missing", [None, math.nan])
     def test_what_was_not_measured(self, missing: float | None) -> None:
@@ -101,15 +94,6 @@ class TestValues:
             "a": (None, None),
             "j": (None, None),
         }
-
-    def test_metric_that_is_no_number(self) -> None:
-        for value in (math.nan, math.inf):
-            assert compared(a_record("a", metrics={"acc": value}), joint())["a"] == (None, pytest.approx(LACK))
-            assert compared(a_record("a"), joint(metrics={"acc": value}))["a"] == (None, pytest.approx(LACK))
-
-    def test_joint_that_lacks_tasks(self) -> None:
-        assert compared(a_record("a"), joint(matrix=((0.8, 0.9),)))["a"] == (None, None)
-        assert compared(a_record("a"), joint(matrix=(), task_order=()))["a"] == (None, None)
 
 
 class TestTransfer:
@@ -134,10 +118,6 @@ class TestTransfer:
         assert self.of(a_record("a"), self.own(seed=1))["a"] is None
         assert self.of(a_record("a"), self.own(options=wide))["a"] is None
         assert self.of(a_record("a", options=wide), self.own(options=wide))["a"] == pytest.approx(0.15)
-
-    def test_a_joint_run_is_no_reference_of_it(self) -> None:
-        found = compared(a_record("a"), self.own())
-        assert found["a"] == (None, None)
 
 
 class TestWhichReference:
@@ -197,19 +177,6 @@ class TestWhichReference:
         assert compared(a_record("a"), joint(options=given))["a"][0] == pytest.approx(SHARE)
         assert compared(a_record("a"), joint(options=options(width=0.5)))["a"] == (None, None)
 
-    def test_strategy_without_the_option_has_the_default_network(self) -> None:
-        grown = a_record("a", "seu", options={"preset": "default"})
-        wide = a_record("b", "pnn", options={"width": 0.5})
-        found = compared(
-            grown,
-            wide,
-            joint(),
-            joint("j-mlp", ((), (0.1, 0.1)), options=options(backbone="mlp")),
-            joint("j-wide", ((), (0.6, 0.6)), options=options(width=0.5)),
-        )
-        assert found["a"] == (pytest.approx(SHARE), pytest.approx(LACK))
-        assert found["b"] == (pytest.approx(1.0), pytest.approx(-0.2))
-
     def test_of_several_the_one_at_its_defaults(self) -> None:
         tuned = joint("tuned", ((), (1.0, 1.0)), options=options(learning_rate=0.5))
         constant = joint("constant", ((), (1.0, 1.0)), options=options(lr_schedule="constant"))
@@ -220,15 +187,8 @@ class TestWhichReference:
         # One alone is the reference whatever its options are; of two without defaults neither is.
         assert compared(a_record("a"), tuned)["a"][0] == pytest.approx(0.6)
         assert set(compared(a_record("a"), tuned, constant).values()) == {(None, None)}
-
-    def test_defaults_on_another_network(self) -> None:
-        network = {"backbone": "mlp", "width": 2.0}
-        found = compared(
-            a_record("a", options=options(**network)),
-            joint("tuned", ((), (1.0, 1.0)), options=options(**network, epochs=3)),
-            joint(options=options(**network)),
-        )
-        assert found["a"][0] == pytest.approx(SHARE)
+        other = a_record("other", "joint_of_others", ((), (1.0, 1.0)), options=options())
+        assert compared(a_record("a"), joint(), other)["a"] == (None, None)
 
     def test_the_reference_s_configuration_is_one_for_all_seeds(self) -> None:
         """A seed that only another configuration of joint has is not compared with that."""
@@ -255,12 +215,6 @@ class TestWhichReference:
         found = compared(a_record("a", **odd), joint(**odd), joint("other", **odd | {"options": {"width": {}, "x": 1}}))
         assert found["a"][0] == pytest.approx(SHARE)
 
-    def test_joint_takes_the_options_that_are_taken_for_its_defaults(self) -> None:
-        registry = Registry(load_plugins())
-        if JOINT not in registry.strategies:
-            pytest.skip("the strategy joint is not installed")
-        assert registry.strategies.find(JOINT).factory.options().model_dump() == BackboneOptions().model_dump()
-
 
 class TestOfPlugins:
     """A stranger's relative metric is found as core's are."""
@@ -281,50 +235,86 @@ class TestOfPlugins:
             assert self.found(relative) is None
 
 
-@pytest.fixture
-def put(tmp_path: Path) -> Callable[[Record], None]:
-    """Write a record to a results folder."""
-
-    def write(record: Record) -> None:
-        write_record(tmp_path, record)
-
-    return write
-
-
 class TestOnDisk:
-    def test_leaderboard(self, tmp_path: Path, put: Callable[[Record], None]) -> None:
+    def test_leaderboard_and_frame(self, tmp_path: Path) -> None:
         for seed, last in enumerate(((0.5, 0.7), (0.6, 0.8))):
-            put(a_record(f"a{seed}", matrix=((0.9, None), last), seed=seed))
-            put(a_record(f"b{seed}", "seu", matrix=((1.0, None), (0.9, 0.9)), seed=seed))
-            put(joint(f"j{seed}", ((None, None), (0.8, 0.8 + seed / 10)), seed=seed))
-        put(a_record("b2", "seu", seed=2))
+            write_record(tmp_path, a_record(f"a{seed}", matrix=((0.9, None), last), seed=seed))
+            write_record(tmp_path, a_record(f"b{seed}", "seu", matrix=((1.0, None), (0.9, 0.9)), seed=seed))
+            write_record(tmp_path, joint(f"j{seed}", ((None, None), (0.8, 0.8 + seed / 10)), seed=seed))
+        write_record(tmp_path, a_record("b2", "seu", seed=2))
         (board,) = leaderboards(tmp_path)
         rows = {row["configuration"]: row for row in csv.DictReader(io.StringIO(to_csv([board])))}
         shares = [0.6 / 0.8, 0.7 / 0.85]
         assert float(rows["naive"]["percent_of_joint_mean"]) == pytest.approx(sum(shares) / 2)
-        assert float(rows["naive"]["percent_of_joint_std"]) == pytest.approx((shares[1] - shares[0]) / 2**0.5)
-        # 0.8 and 0.8 less 0.9 and 0.7; 0.8 and 0.9 less 0.9 and 0.8
-        assert float(rows["naive"]["intransigence_mean"]) == pytest.approx(0.0)
         assert [rows["joint"][f"percent_of_joint_{what}"] for what in ("mean", "std")] == ["1.0", "0.0"]
-        assert [rows["joint"][f"{key}_mean"] for key in ("intransigence", "forgetting", "learning_acc")] == [""] * 3
-        assert float(rows["joint"]["mixed_score_mean"]) > 0
         # No run of joint has the third seed.
         assert [rows["seu"][f"{key}_mean"] for key in ("percent_of_joint", "intransigence")] == ["", ""]
-        page = to_markdown(board)
-        assert f"{50 * sum(shares):.2f} ± " in page and "100.00 ± 0.00" in page
-        header = next(line for line in page.splitlines() if line.startswith("|") and "configuration" in line)
-        assert {"% of joint", "intransigence (%)"} <= {cell.strip() for cell in header.split("|")}
-        assert "\n- % of joint: acc divided by" in page and "\n- intransigence (%): mean_j" in page
-
-    def test_frame_of_records(self, tmp_path: Path, put: Callable[[Record], None]) -> None:
-        put(a_record("a"))
-        put(joint())
-        put(a_record("limited", limit=10))
+        assert "\n- % of joint: acc divided by" in to_markdown(board)
         frame = load_records(tmp_path).set_index("run_id")
-        assert frame["percent_of_joint"].to_dict() == {
-            "a": pytest.approx(SHARE),
-            "j": 1.0,
-            "limited": pytest.approx(math.nan, nan_ok=True),
-        }
-        assert frame["intransigence"]["a"] == pytest.approx(LACK)
-        assert frame["intransigence"].isna().tolist() == [False, True, True]
+        assert frame["percent_of_joint"][["a0", "a1"]].tolist() == pytest.approx(shares)
+
+
+def row(strategy: str, seed: int = 0, **fields: Any) -> Record:
+    given = {"run_id": "x", "status": "finished", "benchmark": "pmnist", "benchmark_version": 1, "protocol": "quick"}
+    return Record(**given, strategy=strategy, seed=seed, **fields)
+
+
+def test_a_record_says_so() -> None:
+    """Whatever its name; without a word learners are none."""
+    assert reference_of(row("mine", reference="all answers known")) == "all answers known"
+    assert reference_of(row("mine")) is reference_of(row("naive")) is None
+
+
+@pytest.mark.parametrize("strategy", ["joint", "cumulative"])
+def test_old_records_are_known_by_name(strategy: str) -> None:
+    """They have no such key."""
+    assert reference_of(row(strategy)) == REFERENCE_ROWS[strategy]
+
+
+def test_old_records_of_the_control() -> None:
+    """SEU with these two components, and with no others."""
+    assert reference_of(row("seu", searcher="random", creator="all_new")) is not None
+    assert reference_of(row("seu", searcher="random", creator="mdl")) is None
+    assert reference_of(row("seu", searcher="mdl", creator="all_new")) is None
+
+
+def test_the_backbone_linear_is_the_row_linear() -> None:
+    """By whatever name: there is nothing that tasks could share."""
+    assert reference_of(row("naive", options={"backbone": "linear"})) == REFERENCE_ROWS["linear"]
+    assert reference_of(row("naive", options={"backbone": "mlp"})) is None
+
+
+def test_strategies_declare_themselves() -> None:
+    """Those of the table, and nobody else."""
+    declared = {}
+    for name in registry().strategies:
+        options = {"benchmark.stream.scenario": scenario_of(name)}
+        declared[name] = resolve(registry(), Request(strategy=name, protocol="smoke", options=options)).reference
+    found = {name: text for name, text in declared.items() if text}
+    assert found == {name: REFERENCE_ROWS[name] for name in (*REQUIRED, "nearest_mean")}
+
+
+@pytest.mark.parametrize(
+    ("searcher", "creator", "is_one"), [("random", "all_new", True), ("random", None, False), (None, "all_new", False)]
+)
+def test_the_control_declares_itself(searcher: str | None, creator: str | None, is_one: bool) -> None:
+    """By both of its components."""
+    run = resolve(registry(), Request(strategy="seu", searcher=searcher, creator=creator, protocol="smoke"))
+    assert (run.reference is not None) == is_one
+
+
+def test_missing_ones_have_a_command() -> None:
+    """On the benchmark, the protocol and the seeds of the others."""
+    learners = [row("naive", seed) for seed in (0, 1, 2, 7)]
+    assert missing_references([*learners, row("joint"), row("independent")]) == (
+        ("linear", "cumulative"),
+        "seu-bench sweep --strategy linear,cumulative --benchmark pmnist --protocol quick --seeds 0-2,7",
+    )
+    assert missing_references([row(name) for name in REQUIRED]) is None
+    assert missing_references([]) is None
+
+
+@pytest.mark.parametrize("file", ["x" * 5000, "\0", "..", "gone.toml"])
+def test_no_benchmark_file_of_a_record_is_believed(file: str, tmp_path: Path) -> None:
+    found = missing_references([row("naive", benchmark_file=file)], tmp_path)
+    assert found is not None and "--benchmark FILE_OF_pmnist.toml --protocol" in found.command

@@ -64,7 +64,7 @@ def wait(driver: Any, holds: Callable[[], object], seconds: int = 120) -> None:
 
 def draw_charts(driver: Any) -> int:
     """Bring every chart that can be seen into sight, and wait until all are drawn; how many there are."""
-    figures = [each for each in driver.find_elements("css selector", "figure[data-chart]") if each.is_displayed()]
+    figures = [each for each in driver.find_elements("css selector", "figure") if each.is_displayed()]
     for figure in figures:
         driver.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", figure)
         wait(

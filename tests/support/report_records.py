@@ -7,12 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
-from seu_bench.results.report.canvas import style
-from seu_bench.results.report.summary import Configuration
+from seu_bench.results.report.configurations import Configuration, style
 
 RECORDS = Path(__file__).resolve().parent / "sample_records"
 #: The paper's strategies, and the upper reference.
@@ -61,10 +58,4 @@ def with_curves(record: Record, **shapes: int) -> Record:
 
 def configuration(*records: Record, label: str = "label") -> Configuration:
     """The only configuration of a figure."""
-    return Configuration(1, label, records, style(0), 1)
-
-
-def legend(figure: Figure) -> list[str]:
-    """Texts of a figure's legend."""
-    (shown,) = figure.legends
-    return [text.get_text() for text in shown.get_texts()]
+    return Configuration(1, label, records, style(0))

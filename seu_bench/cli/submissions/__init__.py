@@ -1,1 +1,0 @@
-"""Commands of a shared leaderboard: ``submit`` and ``check-submission``."""
