@@ -18,7 +18,6 @@ import numpy as np
 from seu_bench.config.benchmark import FolderDefinition
 from seu_bench.data.dataset import (
     DatasetInfo,
-    DatasetState,
     Images,
     RawDataset,
     counted,
@@ -28,7 +27,7 @@ from seu_bench.data.dataset import (
 )
 from seu_bench.data.decoding import NAMED, Split, as_pixels, in_file, in_memory
 from seu_bench.data.own_files import OwnFiles
-from seu_bench.errors import DataCorruptError, DataError, DataMissingError
+from seu_bench.errors import DataCorruptError, DataMissingError
 
 #: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
 IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -75,10 +74,11 @@ class FolderSource(OwnFiles):
 
     def files(self, folder: Path | None = None) -> list[Path]:
         """All image files below a folder, sorted by relative path."""
-        return [file for file in super().files(folder) if _ends_like_an_image(file)]
+        return [file for file in super().files(folder) if file.suffix.lower() in IMAGE_ENDINGS]
 
     def _warn_of_other_files(self) -> None:
-        places = [file.relative_to(self.path) for file in super().files() if not _ends_like_an_image(file)]
+        used = {*self.files()}
+        places = [file.relative_to(self.path) for file in super().files() if file not in used]
         if left_out := [place.as_posix() for place in places if len(place.parts) > 1]:
             shown = ", ".join(left_out[:NAMED]) + (f" and {len(left_out) - NAMED:,} more" if left_out[NAMED:] else "")
             what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
@@ -99,7 +99,7 @@ class FolderSource(OwnFiles):
             if other := sorted({*names} ^ {*others}):
                 what = f"has other classes in train than in test ({', '.join(other)} in one only)"
                 raise self.fault(what, "give both the same class folders")
-        return self._described(names, train, test)
+        return counted(self._blank(len(names), names), train[1], test[1]), train, test
 
     def _check_folder(self) -> None:
         self.check_exists()
@@ -112,9 +112,6 @@ class FolderSource(OwnFiles):
         height, width = (size, size) if isinstance(size, int) else size
         names = None if names is None else tuple(names)
         return DatasetInfo(self.name, self.definition.channels, height, width, classes, 0, 0, class_names=names)
-
-    def _described(self, names: Sequence[str], train: Split, test: Split) -> Splits:
-        return counted(self._blank(len(names), names), train[1], test[1]), train, test
 
     def _parted(self, whole: Split, names: Sequence[str] | None) -> tuple[Split, Split]:
         """Training and test images of a set that has no test images of its own."""
@@ -143,10 +140,6 @@ class FolderSource(OwnFiles):
             raise self.fault(f"has only one class folder in {folder}: {names[0]}", "at least 2 classes are needed")
         labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files])
         return names, ([path for members in files for path in members], labels)
-
-
-def _ends_like_an_image(file: Path) -> bool:
-    return file.suffix.lower() in IMAGE_ENDINGS
 
 
 # --------------------------------------------------------------------------------------------------- well-known folders
@@ -287,15 +280,9 @@ class KnownFolderSource(FolderSource):
         blank: dict[str, Any] = vars(self._blank(known.classes, known.names))
         return DatasetInfo(**{**blank, "num_train": known.images - tests, "num_test": tests})
 
-    def state(self, root: Path | None) -> DatasetState:
-        """Whether the files are those that must be there; they are counted, not opened."""
-        try:
-            files = [path for paths, _ in self._splits()[1:] for path in paths]
-        except DataMissingError:
-            return DatasetState("missing", self.path)
-        except DataError as error:
-            return DatasetState("corrupt", self.path, None, error.what)
-        return DatasetState("complete", self.path, sum(path.stat().st_size for path in files))
+    def check(self, root: Path | None) -> None:
+        """Raise the error of files that are not those that must be there; they are counted, not opened."""
+        self._splits()
 
     def checksum(self) -> str:
         """SHA-256 of what there must be; whether it is there is seen when the set is loaded."""
@@ -309,9 +296,6 @@ class KnownFolderSource(FolderSource):
     def files(self, folder: Path | None = None) -> list[Path]:
         """All files, texts among them."""
         return OwnFiles.files(self, folder)
-
-    def _warn_of_other_files(self) -> None:
-        """Pass over what else the archive holds."""
 
     def _splits(self) -> Splits:
         known, anew = self.layout, f"unpack it anew, from {self.layout.url}"

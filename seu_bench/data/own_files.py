@@ -49,17 +49,21 @@ class OwnFiles(ABC):
         return self.load(root).info
 
     def state(self, root: Path | None) -> DatasetState:
-        """Whether the set can be used, as far as :meth:`info` can tell."""
+        """Whether the set can be used, as far as :meth:`check` can tell."""
         size = 0
         try:
             self.check_exists()
             size = sum(file.stat().st_size for file in self.files())
-            self.info(root)
+            self.check(root)
         except DataMissingError:
             return DatasetState("missing", self.path)
         except DataError as error:
             return DatasetState("corrupt", self.path, size, error.what)
         return DatasetState("complete", self.path, size)
+
+    def check(self, root: Path | None) -> None:
+        """Raise the error of files that cannot be used."""
+        self.info(root)
 
     def checksum(self) -> str:
         """SHA-256 of the file, or of the sorted relative paths and sizes of a folder's files; nothing is decoded."""

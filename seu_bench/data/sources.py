@@ -113,13 +113,13 @@ class TorchvisionSource:
         folder = default_data_root(root)
         if "root" not in self._parameters:
             return DatasetState("embedded")
-        state = self._files_state(folder)
-        if state.status != "complete":
+        state, files = self._files_state(folder), self._official_files()
+        if state.status != "complete" or (files and all(files.values())):
             return state
         try:
-            if self.known is not None and not all(self._official_files().values()):
+            if files:
                 self.load(root)
-            elif not self._official_files():
+            else:
                 self._construct(folder)
         except DataMissingError as error:
             return DatasetState("missing", folder, None, error.what)

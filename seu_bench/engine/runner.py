@@ -52,7 +52,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     Raises:
         DataError: a data set is missing or corrupt; nothing is written.
         ResultsError: the results folder cannot be written to, or another process makes this run, or other code made
-            it, or an earlier version with other threads.
+            it.
         RunError: the strategy failed; the record says so.
         Interruption: the run was stopped; the record says so, and the same call resumes it.
 

@@ -263,27 +263,12 @@ def in_order(names: Sequence[str], metrics: Mapping[str, Metric] = METRICS) -> l
 
 
 def compute_metrics(record: Record) -> dict[str, Value]:
-    """Compute core's metrics of a record.
-
-    Args:
-        record: its matrix may be incomplete, e.g. because the run was interrupted.
-
-    Returns:
-        Values by id; ``None`` where not measured or not defined, or not by a record alone.
-    """
+    """Compute core's metrics of a record; ``None`` where not measured or not defined, or not by a record alone."""
     return {name: metric(record) for name, metric in METRICS.items()}
 
 
 def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> dict[str, Any]:
-    """Return a record without clocks, measured memory and places: equal in two runs of one seed on one machine.
-
-    Args:
-        record: of any status.
-        metrics: those known; machine-dependent ones are excluded.
-
-    Returns:
-        The record as plain values.
-    """
+    """Return a record's values without clocks, measured memory and places: equal in two runs of one seed."""
     clocks = {"__all__": {"seconds", "cpu_seconds"}}
     others = dict.fromkeys(("started", "seconds", "record_sha256", "benchmark_file"), True)
     document = record.model_dump(mode="json", exclude={**others, "stages": clocks})

@@ -26,7 +26,7 @@ from seu_bench.results.report.page import Table
 from seu_bench.results.report.writing import choose
 
 NONE = Limits(figures=0)
-KINDS = ("average-accuracy", "accuracy-parameters", "accuracy-curves", "heat-maps", "learning-curves-")
+KINDS = ("average-accuracy", "accuracy-parameters", "accuracy-curves", "heat-maps")
 
 
 class Page(HTMLParser):

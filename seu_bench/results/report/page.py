@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
-from seu_bench.errors import ResultsError
 from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, difference_cells
 from seu_bench.results.formats import notes, plain_table, to_csv, to_latex
 from seu_bench.results.leaderboard import FRONT, MARKS, REFERENCE, TUNED, Leaderboard, Row, mean_and_deviation
@@ -92,17 +91,14 @@ def _plain(cell: str) -> object:
 
 
 def render_page(contents: Contents) -> str:
-    """Render the page of a report.
-
-    Raises:
-        ResultsError: the installed package plotly has no plotly.js.
-    """
+    """Render the page of a report."""
     loader = PackageLoader("seu_bench.results.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=loader)
     environment.filters["printable"] = printable
     folder = files("seu_bench.results.report") / "templates"
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    library = _library() if contents.charts else ""
+    plotly = files("plotly") / "package_data" / "plotly.min.js"
+    library = plotly.read_text(encoding="utf-8") if contents.charts else ""
     boards = [section.board for section in contents.sections]
     ranked = [board for board in boards if board.unranked is None]
     tables = [summary_table(ranked), *overview_tables(ranked, [each.comparison for each in contents.ranks])]
@@ -222,16 +218,6 @@ def _names(rows: Sequence[Row]) -> str:
     more = f" and {len(rows) - _MOST_NAMES} more" if len(rows) > _MOST_NAMES else ""
     labels = [row.configuration + (TUNED if row.tunings else "") for row in rows[:_MOST_NAMES]]
     return ", ".join(labels) + more if rows else "-"
-
-
-def _library() -> str:
-    try:
-        return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    except (ImportError, OSError) as error:
-        raise ResultsError(
-            f"the package plotly, which draws the page's charts, cannot be read: {error}",
-            remedy="pip install --force-reinstall plotly",
-        ) from error
 
 
 def _base64(content: bytes) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -46,14 +45,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Files of a report.
-
-    Attributes:
-        page: the HTML file.
-        figures: the PDF, SVG and PNG files.
-        outside: which records are in no group, and why, one line for each reason.
-        groups: how many there are.
-    """
+    """The HTML file, the PDF, SVG and PNG files, what is not shown and why, and the number of groups."""
 
     page: Path
     figures: tuple[Path, ...]
@@ -128,11 +120,7 @@ def read_contents(
     *,
     unranked: bool = False,
 ) -> Contents:
-    """Read what a report of a results folder shows; the arguments are those of ``write_report``.
-
-    Raises:
-        ResultsError: there are no records, or none of this benchmark and protocol that can be ranked.
-    """
+    """Read what a report of a results folder shows; arguments and errors are those of :func:`write_report`."""
     require_records(results)
     build = read_leaderboards(results, metrics)
     every = [*build.boards, *(unranked_leaderboards(build.records, metrics) if unranked else ())]
@@ -159,7 +147,8 @@ def read_contents(
     known = {each.name: each.chart for each in ranks}
     for board in by_size:
         known |= sections[board].charts
-    drawn = dict(itertools.islice(known.items(), limits.figures))
+    comparing_first = sorted(known.items(), key=lambda item: item[1].kind.startswith("learning-curves"))
+    drawn = dict(comparing_first[: limits.figures])
     if len(drawn) < len(known) or len(read) < len(boards):
         left_out = f"{len(known) - len(drawn)} figures, and all of {len(boards) - len(read)} groups, are not drawn"
         outside = [*outside, f"{left_out} (--figures, --benchmark and --protocol choose)"]
