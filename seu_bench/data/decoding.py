@@ -55,7 +55,9 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     from PIL import Image
 
     if image.mode.startswith(("I", "F")) or _has_wide_channels(image):
-        raise ValueError(f"its pixels have more than 8 bits (mode {image.mode}): scale them, and save it with 8 bits")
+        found = f"from {image.getextrema()[0]} to {image.getextrema()[1]}, " if image.mode.startswith(("I", "F")) else ""
+        what = f"its pixels have more than 8 bits ({found}mode {image.mode})"
+        raise ValueError(f"{what}: scale all images by one range, and save them with 8 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")

@@ -61,4 +61,4 @@ def test_a_file_that_is_gone_is_a_placeholder(command: Command, tmp_path: Path) 
     shared = tmp_path / "shared"
     about = ("--submitter", "jane", "--licence", "CC0-1.0", "--to", shared)
     assert command("submit", getattr(record, "run_id", ""), "--results", results, *about).status == 0
-    assert "--protocol mine --seeds 0\n" in command("leaderboard", "--from", shared).out
+    assert "--protocol mine --seeds 0\n" in command("leaderboard", "--results", shared).out

@@ -306,12 +306,15 @@ def test_a_job_of_another_host(file: Path) -> None:
     assert ended.status == "finished", ended.message
 
 
-def test_completion(file: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion(file: Path) -> None:
     """The shell completes the file, and behind it its names."""
-    monkeypatch.setenv("_SEU_BENCH_COMPLETE", "bash_complete")
     for line, offered in ((f"--plugin {file} --strategy mi", "plain,mine"), ("--plugin ./my", "file,./my")):
-        monkeypatch.setenv("COMP_WORDS", f"seu-bench run {line}")
-        assert offered in command().out.splitlines()
+        words = {"COMP_WORDS": f"seu-bench run {line}", "COMP_CWORD": str(1 + len(line.split()))}
+        asked = {**os.environ, **words, "_SEU_BENCH_COMPLETE": "bash_complete"}
+        done = subprocess.run(
+            [sys.executable, "-m", "seu_bench"], env=asked, capture_output=True, text=True, check=True
+        )
+        assert offered in done.stdout.splitlines()
 
 
 class Shell:
