@@ -55,7 +55,7 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     from PIL import Image
 
     if image.mode.startswith(("I", "F")) or _has_wide_channels(image):
-        found = f"from {image.getextrema()[0]} to {image.getextrema()[1]}, " if image.mode.startswith(("I", "F")) else ""
+        found = "" if len(image.getbands()) > 1 else "from {} to {}, ".format(*image.getextrema())
         what = f"its pixels have more than 8 bits ({found}mode {image.mode})"
         raise ValueError(f"{what}: scale all images by one range, and save them with 8 bits")
     if image.mode == "P" and "transparency" in image.info:

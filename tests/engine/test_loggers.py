@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -231,18 +230,8 @@ def dead_server() -> Iterator[str]:
     """The address of a server that takes connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        taken = []
-
-        def take() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    taken.append(listener.accept()[0])
-
-        threading.Thread(target=take, daemon=True).start()
+        listener.listen(128)  # connections wait to be accepted, which nobody does
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        for connection in taken:
-            connection.close()
 
 
 @needs_mlflow
