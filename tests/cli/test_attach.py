@@ -40,6 +40,8 @@ class Shift(SupervisedPlugin):
         with torch.no_grad():
             for weight in strategy.model.parameters():
                 weight.add_(1e-5 * self.batches)
+        if self.batches == int(os.environ.get("STOP_AT", "0")):
+            raise KeyboardInterrupt
         if self.batches == int(os.environ.get("KILL_AT", "0")):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -134,7 +136,9 @@ def test_id_without_it(command: Command, benchmark: Path) -> None:
     assert made(command, benchmark, "--strategy", "naive").run_id == "few-instant-naive-seed0-3c1d7e2584"
 
 
-@pytest.mark.parametrize("strategy", ["naive", "avalanche.training.supervised:Naive"])
+@pytest.mark.parametrize(
+    "strategy", ["naive", pytest.param("avalanche.training.supervised:Naive", marks=pytest.mark.long)]
+)
 def test_plugin_that_changes_weights(command: Command, benchmark: Path, strategy: str) -> None:
     """What is learned differs, leaderboards keep it apart and name it, and verify and show take it."""
     results = benchmark.parent / "results"
@@ -169,6 +173,28 @@ def killed(benchmark: Path, at: int, *more: str) -> Any:
 
 
 @pytest.mark.parametrize("resumes", [True, False])
+def test_stopped(command: Command, benchmark: Path, monkeypatch: pytest.MonkeyPatch, resumes: bool) -> None:
+    """Stopped in the second task a run goes on, if what changes its weights has a state, and ends as one that was
+    never stopped; otherwise it says that it starts over, and does."""
+    plugin = "my_parts:SavedShift" if resumes else "my_parts:Shift"
+    asked = ("--strategy", "naive", "--attach", f"{plugin},my_parts:SavedEvaluations,my_parts:Evaluations")
+    asked = (*asked, "-o", "epochs=3")
+    whole, stopped = made(command, benchmark, *asked), benchmark.parent / "stopped"
+    given = ("run", "--benchmark", benchmark, *SMALL, "--checkpoint-every", 0, "--results", stopped, *asked)
+    monkeypatch.setenv("STOP_AT", "5")
+    first = command(*given)
+    monkeypatch.delenv("STOP_AT")
+    second = command(*given)
+    assert (first.status, second.status) == (130, 0), second.err
+    told = " ".join(first.err.split())
+    assert (f"{plugin} has no state that can be saved: if it is stopped, the run starts over" in told) is not resumes
+    assert ("resuming from" in second.err) is resumes
+    record = read_record(stopped / "runs" / whole.run_id)
+    assert (record.weights_sha256, record.accuracy_matrix) == (whole.weights_sha256, whole.accuracy_matrix)
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+@pytest.mark.long
 def test_killed(command: Command, benchmark: Path, resumes: bool) -> None:
     """Killed in the middle of the second task a run goes on, if what changes its weights has a state, and ends as one
     that was never stopped; otherwise it says that it starts over, and does."""

@@ -40,9 +40,9 @@ def passes_of_evaluation(sizes: list[tuple[int, int, int]]) -> int:
     ("benchmark", "parameters"),
     [
         ("split_cifar10", 12_978_314),
-        ("split_cifar100", 13_162_724),
+        pytest.param("split_cifar100", 13_162_724, marks=pytest.mark.long),
         ("pmnist", 9_491_556),
-        ("mixture", 13_097_156),
+        pytest.param("mixture", 13_097_156, marks=pytest.mark.long),
     ],
 )
 def test_parameters_of_naive(command: Command, benchmark: str, parameters: int) -> None:
@@ -89,7 +89,9 @@ def test_macs_by_hand(command: Command) -> None:
     assert cost(command, "--strategy", "naive", "--benchmark", "pmnist", *whole)["macs"] == document["macs"]
 
 
-@pytest.mark.parametrize("benchmark", SIZES)
+@pytest.mark.parametrize(
+    "benchmark", [pytest.param(name, marks=pytest.mark.long if name == "split_cifar100" else ()) for name in SIZES]
+)
 def test_image_passes_of_naive(command: Command, benchmark: str) -> None:
     """Fifty epochs on training and validation images, and the tests of all tasks so far after each task."""
     document = cost(command, "--strategy", "naive", "--benchmark", benchmark, "--protocol", "paper")

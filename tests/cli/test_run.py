@@ -159,9 +159,9 @@ def test_ranked_run(command: Command, tiny: Path, tmp_path: Path) -> None:
     ("benchmark", "classes"),
     [
         ("split_digits", [2] * 5),
-        ("split_cifar10", [2] * 5),
-        ("split_cifar100", [20] * 5),
-        ("pmnist", [10] * 10),
+        pytest.param("split_cifar10", [2] * 5, marks=pytest.mark.long),
+        pytest.param("split_cifar100", [20] * 5, marks=pytest.mark.long),
+        pytest.param("pmnist", [10] * 10, marks=pytest.mark.long),
         ("mixture", [28, 10, 10, 10, 10]),
     ],
 )

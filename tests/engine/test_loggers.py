@@ -87,7 +87,14 @@ def test_records_are_equal(tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [fail, leave])
 @pytest.mark.parametrize(
-    ("when", "hook"), [("begin", "run_started"), ("log", "stage_progress"), ("end", "run_finished")]
+    ("when", "hook"),
+    [
+        ("log", "stage_progress"),
+        *(
+            pytest.param(*place, marks=pytest.mark.long)
+            for place in (("begin", "run_started"), ("end", "run_finished"))
+        ),
+    ],
 )
 def test_failing_logger_is_switched_off(
     tiny: Path, tmp_path: Path, when: str, hook: str, harm: Callable[[], None]

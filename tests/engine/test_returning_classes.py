@@ -44,8 +44,16 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "again.toml"
 
 
+#: Strategies that ``make test-long`` tries.
+LONG = ("cumulative", "nearest_mean", "lwf", "er_ace", "cwr")
+
+
 @pytest.mark.parametrize(
-    "strategy", ["cumulative", "naive", "replay", "icarl", "slda", "nearest_mean", "lwf", "er_ace", "cwr"]
+    "strategy",
+    [
+        *("naive", "replay", "icarl", "slda"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in LONG),
+    ],
 )
 def test_learns(strategy: str, stream: Path, tmp_path: Path) -> None:
     """Three outputs; the last task is right, and all of it where nothing need be forgotten; the model is the run's."""

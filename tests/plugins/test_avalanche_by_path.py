@@ -99,7 +99,9 @@ def test_from_the_command_line(command: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reference"), [("JointTraining", "joint"), ("Cumulative", "cumulative"), ("GDumb", None)]
 )
-@pytest.mark.parametrize("scenario", ["task", "class", "domain"])
+@pytest.mark.parametrize(
+    "scenario", ["class", *(pytest.param(name, marks=pytest.mark.long) for name in ("task", "domain"))]
+)
 def test_references(tmp_path: Path, name: str, reference: str | None, scenario: str) -> None:
     """Those that see all images again are references, the whole stream is one stage; each verifies."""
     path = f"avalanche.training.supervised:{name}"

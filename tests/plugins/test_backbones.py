@@ -177,7 +177,8 @@ def test_resnet32(channels: int, factor: float, first: int) -> None:
 
 
 def total(command: Command, *arguments: str) -> int:
-    answer = command("cost", "--strategy", "naive", "--benchmark", "split_cifar10", "--format", "json", *arguments)
+    asked = ("--no-time", "--format", "json", "--strategy", "naive", "--benchmark", "split_cifar10")
+    answer = command("cost", *asked, *arguments)
     assert (answer.status, answer.err) == (0, "")
     return int(json.loads(answer.out)["params_total"][0])
 

@@ -292,7 +292,7 @@ def test_published_sizes(channels: int, size: int, first_adapter: int, column: i
 def test_cost_is_from_all_reused_to_all_new(command: Command, benchmark: str, least: int, column: int) -> None:
     """At least the fixed network's size; at most a column more for each later task."""
     answer = command(
-        *("cost", "--format", "json", "--strategy", "ltg", "--benchmark", benchmark, "--protocol", "paper")
+        *("cost", "--no-time", "--format", "json", "--strategy", "ltg", "--benchmark", benchmark, "--protocol", "paper")
     )
     assert answer.status == 0
     document = json.loads(answer.out)

@@ -302,7 +302,7 @@ def test_validation_selects_in_both_trainings() -> None:
 
 def test_cost(command: Command) -> None:
     """Parameters are those of ``naive``; masks are one bit for each weight and task, and an eighth of a byte."""
-    asked = ("--benchmark", "split_cifar10", "--protocol", "paper", "--format", "json")
+    asked = ("--benchmark", "split_cifar10", "--protocol", "paper", "--format", "json", "--no-time")
     document = json.loads(command("cost", "--strategy", "packnet", *asked).out)
     naive = json.loads(command("cost", "--strategy", "naive", *asked).out)
     convolutions = 27 * 64 + 9 * 64 * 128 + 9 * 128 * 256

@@ -377,7 +377,18 @@ def test_published_sizes(command: Command, benchmark: str, backbone: str) -> Non
     """At full width: as many parameters as by hand, at most those of the network that is replaced, with every task the
     same; bits for each module and task; both paths trained for all of the 50 epochs."""
     answer = command(
-        *("cost", "--format", "json", "--strategy", "pathnet", "--benchmark", benchmark, "--protocol", "paper"),
+        *(
+            "cost",
+            "--no-time",
+            "--format",
+            "json",
+            "--strategy",
+            "pathnet",
+            "--benchmark",
+            benchmark,
+            "--protocol",
+            "paper",
+        ),
         *("-o", f"backbone={backbone}"),
     )
     assert answer.status == 0

@@ -111,7 +111,7 @@ CASES: dict[str, Trial] = {
     "ewc per_sample": Trial("ewc", {"fisher": "per_sample"}),
 }
 #: Those that ``make test`` runs, the others are ``long``: each has its own way of passing images.
-USUAL = ("naive", "pnn", "ltg", "lwf", "mir", "gem", "mas", "joint", "seu mdl mdl")
+USUAL = ("naive", "pnn", "ltg", "lwf", "mir", "gem", "mas", "joint")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ import pytest
 from safetensors.torch import load_file, save_file
 from support.commands import Command
 
+from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.saved_model import KEY, SEALED
 from seu_bench.results.record import parse_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME
 from seu_bench.results.record_metrics import METRICS, compute_metrics
+from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench_submissions.commands import STATED
 
 #: Whose runs are of which strategy, with which seeds.
@@ -114,6 +116,22 @@ class Lie:
             f'schema_version = 1\nsubmitter = "{name}"\nlicence = "MIT"\n[runs]\n'
             f'"{run_id}" = {{record_sha256 = "{document["record_sha256"]}"{weights}}}\n'
         )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forecasts_once() -> Iterator[None]:
+    """Forecast once what the same request is forecast: of a folder, all but one run are as in every other test."""
+    forecast, known = ResolvedRun.cost, {}
+
+    def cost(run: ResolvedRun, context: StrategyContext) -> Cost:
+        asked = (repr(run.request), run.spec.run_id, str(context.device))
+        if asked not in known:
+            known[asked] = forecast(run, context)
+        return known[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ResolvedRun, "cost", cost)
+        yield
 
 
 @pytest.fixture
@@ -390,6 +408,7 @@ def test_link_in_place_of_a_folder_is_refused(command: Command, lie: Lie, place:
     assert sorted(moved.rglob("*")) == before
 
 
+@pytest.mark.long
 def test_every_model_of_a_few_is_measured(command: Command, lie: Lie) -> None:
     """One of three lies; a sample of one is drawn by the checker, and differs."""
     run = lie.change(raised, lie.run(seed=1))

@@ -100,6 +100,7 @@ def put(results: Path, folder: Path, *runs: str) -> None:
     submit(runs, folder, "me", about={"submitter": "me", "licence": "MIT"}, results=results)
 
 
+@pytest.mark.long
 def test_eight_at_once_lose_nothing(results: Path, tmp_path: Path) -> None:
     """Two processes of each of four submitters, which begin together."""
     folder, go = tmp_path / "shared", results / "go"

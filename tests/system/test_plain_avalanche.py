@@ -169,7 +169,9 @@ def accuracies() -> Any:
     return EvaluationPlugin(accuracy_metrics(experience=True, stream=True), loggers=[SilentLogger()])  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("kind", ["class", "unlabelled", "domain", "task"])
+@pytest.mark.parametrize(
+    "kind", ["class", "task", *(pytest.param(name, marks=pytest.mark.long) for name in ("unlabelled", "domain"))]
+)
 def test_whole_stream(kind: str) -> None:
     """Evaluated as Avalanche's own strategy is: the same values under the same names, of classes not seen yet 0; the
     weights are those of a script that evaluates learned tasks only."""
@@ -212,7 +214,7 @@ def test_whole_stream(kind: str) -> None:
         ("replay", "unlabelled", {"backbone": "mlp"}),
         ("mas", "unlabelled", {"backbone": "mlp"}),
         ("icarl", "class", {"backbone": "mlp"}),
-        ("seu", "task", SMALL),
+        pytest.param("seu", "task", SMALL, marks=pytest.mark.long),
     ],
 )
 def test_whole_stream_of_other_strategies(name: str, kind: str, options: dict[str, Any]) -> None:

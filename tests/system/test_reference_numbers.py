@@ -46,6 +46,7 @@ def a_run(accuracies: tuple[float, ...], images: tuple[int, ...], **fields: Any)
     return Record.model_validate(given | fields)
 
 
+@pytest.mark.long
 def test_page_comes_from_the_records() -> None:
     """To the letter: no number of ours is typed, and no verdict."""
     assert PAGE.read_text(encoding="utf-8") == rendered()

@@ -64,7 +64,7 @@ def column_size(shape: AlexNetShape, t: int, n: int) -> int:
 
 @cache
 def cost(command: Command, *arguments: object) -> dict[str, Any]:
-    answer = command("cost", "--strategy", "pnn", "--format", "json", *arguments)
+    answer = command("cost", "--strategy", "pnn", "--no-time", "--format", "json", *arguments)
     assert (answer.status, answer.err) == (0, "")
     document: dict[str, Any] = json.loads(answer.out)
     return document
