@@ -1,4 +1,4 @@
-"""seu-bench: a benchmark harness for lifelong learning that counts what a model costs as well as what it remembers.
+"""seu-bench: a benchmark harness for continual (lifelong) learning that counts what models cost and remember.
 
 From a notebook::
 

@@ -90,14 +90,14 @@ class ScratchSearch(Stage[Genotype]):
             self.optimizer,
             self.train_images,
             self.schedule,
-            self.passed,
+            self.count_images,
         )
         if place < self.options.scratch_epochs - 1:
             return EpochReport(loss)
         self.network.eval()
         limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
-        recalibrate(self.network, self.network, self.train_images, limit, batch_size, self.passed)
-        accuracy, _ = evaluate(self.network, self.score_images, batch_size, self.passed)
+        recalibrate(self.network, self.network, self.train_images, limit, batch_size, self.count_images)
+        accuracy, _ = evaluate(self.network, self.score_images, batch_size, self.count_images)
         self.rewarded(accuracy, self.score_images)
         self.agent.learn(self.decisions, accuracy)
         return EpochReport(loss, accuracy)

@@ -78,7 +78,7 @@ class FrugalCreation(Stage[Path]):
             self.optimizer,
             self.train_images,
             self.schedule,
-            self.passed,
+            self.count_images,
             network=contender,
         )
         if self.epoch < self.epochs - 1:
@@ -114,7 +114,7 @@ class FrugalCreation(Stage[Path]):
 
     def _probe(self, path: Path, count: int) -> float:
         fit, check = (
-            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
+            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.count_images)
             for images in (self.train_images, self.score_images)
         )
         with counted_as(lambda: 0):  # it is no network
@@ -138,8 +138,8 @@ class FrugalCreation(Stage[Path]):
         accuracies = []
         for path in growing:
             self.model.set_path(self.task, path)
-            recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.passed)
-            accuracy, _ = evaluate(forward, images, batch_size, self.passed)
+            recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.count_images)
+            accuracy, _ = evaluate(forward, images, batch_size, self.count_images)
             accuracies.append(accuracy)
         if has_old:
             accuracies.append(self._probe(self.contenders[-1], count))

@@ -64,7 +64,7 @@ class KnnPrefixCreation(Stage[Path]):
         set_rate(self.optimizer, cosine_rate(self.schedule, done))
         self.model.train()
         loss = train_epoch(
-            self._forward, self.parameters, self.optimizer, self.train_images, self.schedule, self.passed
+            self._forward, self.parameters, self.optimizer, self.train_images, self.schedule, self.count_images
         )
         if done < self.share - 1:
             return EpochReport(loss)
@@ -95,7 +95,7 @@ class KnnPrefixCreation(Stage[Path]):
 
     def _prior(self, path: Path, count: int) -> float:
         fit, check = (
-            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.passed)
+            path_features(self.model, path, images.part(0, count), self.schedule.batch_size, self.count_images)
             for images in (self.train_images, self.score_images)
         )
         with counted_as(lambda: 0):  # it is no network
@@ -108,9 +108,9 @@ class KnnPrefixCreation(Stage[Path]):
         budget = self.budget * recalibration_passes(options.recalibration_images, len(self.train_images), batch_size)
         limit = min(options.recalibration_images, budget // shares)
         self.model.eval()
-        recalibrate(self.trained, self._forward, self.train_images, limit, batch_size, self.passed)
+        recalibrate(self.trained, self._forward, self.train_images, limit, batch_size, self.count_images)
         images = self.score_images.part(0, count)
-        accuracy, _ = evaluate(self._forward, images, batch_size, self.passed)
+        accuracy, _ = evaluate(self._forward, images, batch_size, self.count_images)
         self.rewarded(accuracy, images)
         return accuracy
 

@@ -134,8 +134,8 @@ class DartsSearch(Stage[Genotype]):
                 repeated.end(1)
         self.network.eval()
         limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
-        recalibrate(self.network, self._forward, self.train_images, limit, batch_size, self.passed)
-        accuracy, loss = evaluate(self._forward, self.valid_images, batch_size, self.passed)
+        recalibrate(self.network, self._forward, self.train_images, limit, batch_size, self.count_images)
+        accuracy, loss = evaluate(self._forward, self.valid_images, batch_size, self.count_images)
         if not math.isfinite(loss):
             return EpochReport(loss, accuracy)  # it diverged, and the stage ends here
         self.rewarded(accuracy, self.valid_images)
@@ -198,7 +198,7 @@ class DartsSearch(Stage[Genotype]):
         if self.schedule.clip_norm is not None:
             clip_gradients(self.weights, self.schedule.clip_norm)
         self.optimizer.step()
-        self.passed(len(labels))
+        self.count_images(len(labels))
         return loss.detach()
 
     def _mixture(self, architecture: Sequence[Tensor]) -> Mixture:
@@ -215,7 +215,7 @@ class DartsSearch(Stage[Genotype]):
             state = dict(zip(self.names, weights, strict=True))
             state |= {f"network.{name}": buffer.clone() for name, buffer in self.network.named_buffers()}
             logits: Tensor = torch.func.functional_call(self.mixing, state, (images, self._mixture(architecture)))
-            self.passed(len(labels))
+            self.count_images(len(labels))
             return nn.functional.cross_entropy(logits, labels)
 
         return loss

@@ -70,7 +70,7 @@ class InheritCreation(Stage[Path]):
         self.model.eval()
         images = self.images.part(0, self.count)
         for path in self.earlier:
-            features, labels = path_features(self.model, path, images, self.batch_size, self.passed)
+            features, labels = path_features(self.model, path, images, self.batch_size, self.count_images)
             with counted_as(lambda: 0):  # a score is no network
                 self.scores.append(SCORES[self.options.relation](features, labels))
         return EpochReport()

@@ -177,7 +177,7 @@ class _ComponentContract(Contract):
             # The guard has stopped a stage that takes more.
             stage.image_passes == announced or not trial.exact_passes,
             f"{stage.image_passes} images were passed forward and estimate_passes() said {announced}: call "
-            "self.passed(n) for every batch. Where the number cannot be known before, set exact_passes = False",
+            "self.count_images(n) for every batch. Where the number cannot be known before, set exact_passes = False",
         )
 
     def test_resumes(self, trial: Trial, asked: Any) -> None:

@@ -226,12 +226,18 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
         self.set_mode(training=True)
         loss = train_epoch(
-            forward, self.parameters, self.optimizer, self.train_images, self.schedule, self.passed, self.unsampled
+            forward,
+            self.parameters,
+            self.optimizer,
+            self.train_images,
+            self.schedule,
+            self.count_images,
+            self.unsampled,
         )
         self.set_mode(training=False)
         limit, batch_size = self.recalibration_images, self.schedule.batch_size
-        recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.passed)
-        accuracy, score_loss = evaluate(forward, self.score_images, batch_size, self.passed)
+        recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.count_images)
+        accuracy, score_loss = evaluate(forward, self.score_images, batch_size, self.count_images)
         if not math.isfinite(score_loss):
             return EpochReport(score_loss, accuracy)  # it diverged, and the stage ends here
         self.rewarded(accuracy, self.score_images)

@@ -227,7 +227,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         self.arch_optimizer.zero_grad()
         loss.backward(inputs=self.architecture)
         self.arch_optimizer.step()
-        self.passed(len(y))
+        self.count_images(len(y))
 
     def weight_step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Move new units, new adapters and the head, and nothing else, by one batch; returns loss and logits."""
@@ -237,7 +237,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         if self.schedule.clip_norm is not None:
             clip_gradients(self.weights, self.schedule.clip_norm)
         self.optimizer.step()
-        self.passed(len(y))
+        self.count_images(len(y))
         return loss, logits
 
     def loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -261,6 +261,6 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
             return
         self.model.eval()
         forward, size = (lambda x: self.mixture(self.model, x)), self.method.eval_mb_size
-        _, loss = evaluate(forward, self.valid_images, size, self.passed)
+        _, loss = evaluate(forward, self.valid_images, size, self.count_images)
         with torch.no_grad():
             self.best.offer(loss + self.options.size_penalty * float(self.mixture.penalty()))

@@ -148,7 +148,7 @@ class Dgr(Method):
         with torch.no_grad():
             images = self.model.generator.images(count)
             known = self.solver.forward_single_task(images, 0)
-        self.passed(2 * count)  # made by the generator, and labelled by the old solver
+        self.count_images(2 * count)  # made by the generator, and labelled by the old solver
         answers = self.replay(images, torch.zeros(count, dtype=torch.int64))
         if self.options.targets == "hard":
             targets = known.argmax(dim=1)
@@ -217,7 +217,7 @@ class GeneratorStage(Stage[None]):
                 )
                 total += loss
                 repeated.end(passes)
-                self.passed(passes)
+                self.count_images(passes)
         return EpochReport(float(total) / steps)
 
     def result(self) -> None:

@@ -46,7 +46,7 @@ class Mir(Method):
         with torch.no_grad(), self.measuring():
             before = cross_entropy(self.replay(old.x, old.task), old.y, reduction="none")
             after = cross_entropy(functional_call(self.model, moved, (old.x, old.task)), old.y, reduction="none")
-        self.passed(len(old))
+        self.count_images(len(old))
         chosen = (after - before).topk(min(count, len(old))).indices
         return loss + cross_entropy(self.replay(old.x[chosen], old.task[chosen.cpu()]), old.y[chosen])
 

@@ -73,7 +73,7 @@ class PriorStage(Stage[int]):
                 rows.append(self.method.model.features(x, task))
                 repeated.end(len(y))
                 labels.append(y)
-                self.passed(len(y))
+                self.count_images(len(y))
         return torch.cat(rows), torch.cat(labels)
 
     def _head_accuracy(self, task: int, features: Tensor, labels: Tensor) -> float:
@@ -168,7 +168,7 @@ def measure(stage: Stage[Any], method: Any, data: TaskData) -> tuple[float, floa
     images = data.train if data.valid is None else data.valid
     method.model.eval()
     forward = partial(method.model.forward_single_task, task_label=data.index)
-    return evaluate(forward, images, method.eval_mb_size, stage.passed)
+    return evaluate(forward, images, method.eval_mb_size, stage.count_images)
 
 
 class PathPolicy:
@@ -277,7 +277,7 @@ class PathSearch(Stage[Choices]):
                 value = float(loss.detach())
                 self.policy.learn(drawn, -value - cost * sum(choice is None for choice in path))
                 total, correct = total + value * len(y), correct + int((logits.detach().argmax(dim=1) == y).sum())
-                self.passed(len(y))
+                self.count_images(len(y))
         return EpochReport(total / len(self.data.train), correct / len(self.data.train))
 
     def result(self) -> Choices:

@@ -181,7 +181,7 @@ class PathSearch(TrainingStage):
         if self.selects and self.data.valid is not None:
             self.model.eval()
             forward = partial(self.model.forward_single_task, task_label=self.task)
-            accuracy, loss = evaluate(forward, self.data.valid, self.strategy.eval_mb_size, self.passed)
+            accuracy, loss = evaluate(forward, self.data.valid, self.strategy.eval_mb_size, self.count_images)
             self.rewarded(accuracy, self.data.valid)
             if self.tournament.offer(turn.contender, loss):
                 self.best.keep()

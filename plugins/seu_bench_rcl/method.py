@@ -290,7 +290,7 @@ class GrowthSearch(Stage[Growth]):
         # A single training image leaves the first half empty.
         if len(self.train_images):
             parts = trial.parameters, trial.optimizer, self.train_images, self.schedule
-            loss = train_epoch(trial.forward, *parts, self.passed)
+            loss = train_epoch(trial.forward, *parts, self.count_images)
         is_last = at == self.schedule.epochs - 1
         accuracy = self._score(trial, is_last=is_last) if is_last or self.selects else None
         if is_last:
@@ -322,7 +322,7 @@ class GrowthSearch(Stage[Growth]):
     def _score(self, trial: Trial, *, is_last: bool) -> float:
         """Measure the accuracy of the present weights, and note them if a trial that ended now would have them."""
         trial.network.eval()
-        accuracy, loss = evaluate(trial.forward, self.score_images, self.method.eval_mb_size, self.passed)
+        accuracy, loss = evaluate(trial.forward, self.score_images, self.method.eval_mb_size, self.count_images)
         is_best = self.selects and loss < trial.best.loss
         if is_best:
             trial.best.offer(loss)

@@ -250,7 +250,7 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
             self.best.offer(loss)
 
     def result(self) -> tuple[int, ...]:
-        """The most probable unit of each layer, with the best weights seen; of equal ones one by lot, or the oldest."""
+        """The most probable unit of each layer, with the best weights; of equal ones a random one, or the oldest."""
         self.best.restore()
         path = []
         for probabilities in self.tables.probabilities:

@@ -78,7 +78,7 @@ class StatisticsStage(Stage[dict[int, UnitStatistics]]):
                 repeated.begin()
                 self._compute(x)
                 repeated.end(len(y))
-                self.passed(len(y))
+                self.count_images(len(y))
         return EpochReport()
 
     def result(self) -> dict[int, UnitStatistics]:

@@ -110,10 +110,10 @@ class ZeroCostSearch(Stage[Genotype]):
         if "synflow" in self.scores:
             shape = tuple(self.images.shape[1:])
             self._keep("synflow", synflow(network, (shape[0], shape[1], shape[2])))
-            self.passed(1)
+            self.count_images(1)
         if "naswot" in self.scores:
             self._keep("naswot", naswot(network, self.images))
-            self.passed(len(self.images))
+            self.count_images(len(self.images))
         return EpochReport()
 
     def result(self) -> Genotype:

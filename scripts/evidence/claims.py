@@ -104,12 +104,27 @@ CLAIMS: Final = (
     ),
     Claim("EWC is more accurate than plain training", "acc", "above", ("naive",), "ewc"),
     Claim("EWC forgets less than plain training", "forgetting", "below", ("naive",), "ewc"),
-    Claim("SEU is more accurate than its relatives that mask, route or grow", "acc", "above", RELATIVES),
-    Claim("SEU keeps less memory than its relatives", "memory_bytes", "below", RELATIVES),
-    Claim("SEU has a higher mixed score than its relatives", "mixed_score", "above", RELATIVES),
-    Claim("Its relatives are more accurate than plain training", "acc", "above", ("naive",), RELATIVES),
-    Claim("Its relatives forget less than plain training", "forgetting", "below", ("naive",), RELATIVES),
-    Claim("Its relatives are more accurate than a linear classifier per task", "acc", "above", ("linear",), RELATIVES),
+    Claim(
+        "SEU is more accurate than other architecture-based methods, which mask, route or grow",
+        "acc",
+        "above",
+        RELATIVES,
+    ),
+    Claim("SEU keeps less memory than other architecture-based methods", "memory_bytes", "below", RELATIVES),
+    Claim("SEU has a higher mixed score than other architecture-based methods", "mixed_score", "above", RELATIVES),
+    Claim(
+        "Other architecture-based methods are more accurate than plain training", "acc", "above", ("naive",), RELATIVES
+    ),
+    Claim(
+        "Other architecture-based methods forget less than plain training", "forgetting", "below", ("naive",), RELATIVES
+    ),
+    Claim(
+        "Other architecture-based methods are more accurate than a linear classifier per task",
+        "acc",
+        "above",
+        ("linear",),
+        RELATIVES,
+    ),
     Claim("The MDL search is more accurate than random search", "acc", "above", _RANDOM, _MDL, COMPONENTS),
     Claim(
         "The MDL search has a higher mixed score than random search",

@@ -133,7 +133,7 @@ class _Meter(SupervisedPlugin):  # type: ignore[type-arg]
         # A plain function, which copies of the network share: passes of teachers are counted too.
         def count(_module: nn.Module, arguments: tuple[Tensor, ...], _output: object) -> None:
             if self.stage is not None and active_counter() is not None:
-                self.stage.passed(len(arguments[0]))
+                self.stage.count_images(len(arguments[0]))
 
         model.backbone.register_forward_hook(count)
 

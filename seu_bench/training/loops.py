@@ -212,19 +212,19 @@ class TrainingStage(Stage[Any]):
         strategy.training_mode()
         report = self.train_epoch()
         if self.restores == "best_valid":
-            loss = strategy.validation_loss(self.data, self.passed)
+            loss = strategy.validation_loss(self.data, self.count_images)
             if loss is not None:
                 self.best.offer(loss)
         return report
 
     def train_epoch(self) -> EpochReport:
-        """One epoch of training: what :meth:`passed` counts in a batch costs the same per image in all batches."""
+        """Train for one epoch: what :meth:`count_images` counts costs the same per image in all batches."""
         strategy, counted = self.strategy, self.image_passes
         with RepeatedBatches(self.batch_flops) as repeated:
 
             def on_batch(images: int) -> None:
                 nonlocal counted
-                self.passed(images)
+                self.count_images(images)
                 counted, before = self.image_passes, counted
                 repeated.end(counted - before)  # the batch's own, and what the strategy added
 

@@ -133,7 +133,7 @@ class Method(StagedStrategy):
     def after_task(self, task: TaskData) -> None:
         """Do what the method does when a task is learned, in a stage that is timed and counted.
 
-        Images that pass the network are counted by :meth:`passed`, or passed by :meth:`replay`.
+        Images that pass the network are counted by :meth:`count_images`, or passed by :meth:`replay`.
         """
 
     def predict(self, x: Tensor, task: int) -> Tensor:
@@ -170,7 +170,7 @@ class Method(StagedStrategy):
 
     def replay(self, x: Tensor, task: Tensor) -> Tensor:
         """Return logits ``[N, widest head]`` of other images than the batch's, and count them as passed."""
-        self.passed(len(x))
+        self.count_images(len(x))
         logits: Tensor = self.model(x, task)
         return logits
 
@@ -189,7 +189,7 @@ class Method(StagedStrategy):
                 repeated.begin(len(y))
                 yield x, y
                 repeated.end(len(y))
-                self.passed(len(y))
+                self.count_images(len(y))
 
     @contextmanager
     def measuring(self, *, training: bool = False) -> Iterator[None]:

@@ -105,7 +105,7 @@ class Stage(ABC, Generic[Result]):
                 state_attributes = ("total",)
 
                 def run_epoch(self) -> EpochReport:
-                    self.passed(100)
+                    self.count_images(100)
                     self.total += 1
                     return EpochReport(loss=0.5)
 
@@ -142,7 +142,7 @@ class Stage(ABC, Generic[Result]):
 
     @abstractmethod
     def run_epoch(self) -> EpochReport:
-        """Run one epoch; the images it passes forward must be counted with :meth:`passed`."""
+        """Run one epoch; the images it passes forward must be counted with :meth:`count_images`."""
 
     @abstractmethod
     def result(self) -> Result:
@@ -157,7 +157,7 @@ class Stage(ABC, Generic[Result]):
         for name in self.state_attributes:
             set_state(self, name, state[name])
 
-    def passed(self, images: int) -> None:
+    def count_images(self, images: int) -> None:
         """Count so many images passed forward, and report progress now and then."""
         self.image_passes += images
         if (rehearsal := active_rehearsal()) is not None and torch.is_grad_enabled():

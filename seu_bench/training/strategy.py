@@ -246,13 +246,13 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         """Return the seed of one purpose in one task, e.g. ``seed_for("search", 3)``."""
         return derive_seed(self.seed, purpose, task)
 
-    def passed(self, images: int) -> None:
+    def count_images(self, images: int) -> None:
         """Count images that a batch in training passes forward beyond its own, e.g. replayed ones.
 
         They should cost as much per image as the batch's own: operations are measured on one batch and multiplied.
         """
         if self._stage is not None:
-            self._stage.passed(images)
+            self._stage.count_images(images)
 
     @property
     def learned(self) -> int:

@@ -37,7 +37,7 @@ class Scripted(Stage[Any]):
 
     def run_epoch(self) -> EpochReport:
         """Eight images in two epochs, and what the test says."""
-        self.passed(4)
+        self.count_images(4)
         report: EpochReport = self._do(self)
         return report
 
@@ -104,7 +104,7 @@ def interrupts(*_: object) -> Any:
 
 def counts_for_ever(stage: Stage[Any]) -> None:
     while True:
-        stage.passed(1)
+        stage.count_images(1)
 
 
 def longer(stage: Stage[Any]) -> None:
@@ -117,12 +117,12 @@ def rewinds(stage: Stage[Any]) -> None:
 
 def trained_in_making(task: Any) -> Any:
     stage = Scripted(task)
-    stage.passed(1000)
+    stage.count_images(1000)
     return stage
 
 
 def finds_by_training(stage: Scripted) -> Any:
-    stage.passed(1000)
+    stage.count_images(1000)
     return good(stage)
 
 
@@ -140,7 +140,7 @@ def nan_tables(stage: Scripted) -> Any:
 
 
 def huge(stage: Stage[Any]) -> None:
-    stage.passed(1000)
+    stage.count_images(1000)
 
 
 #: What either kind can do wrong: by name, the stage and what is said of it.

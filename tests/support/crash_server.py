@@ -40,7 +40,7 @@ SIGNALS = {"passes": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGIN
 
 def watch_passes(strike: Callable[[int], None]) -> None:
     """Call ``strike`` with the number of batches so far, after each."""
-    counted = Stage.passed
+    counted = Stage.count_images
     number = 0
 
     def passed(stage: Stage[Any], images: int) -> None:
@@ -49,7 +49,7 @@ def watch_passes(strike: Callable[[int], None]) -> None:
         number += 1
         strike(number)
 
-    Stage.passed = passed  # type: ignore[method-assign]
+    Stage.count_images = passed  # type: ignore[method-assign]
 
 
 def watch_renames(before: Callable[[int], None], after: Callable[[int], None]) -> None:

@@ -34,7 +34,7 @@ class Plain(Stage[str]):
 
     def run_epoch(self) -> EpochReport:
         """Four images."""
-        self.passed(4)
+        self.count_images(4)
         return self.act(self) or EpochReport(0.5, 0.25)
 
     def result(self) -> str:

@@ -93,7 +93,7 @@ def test_watcher_is_not_the_plugin(at: int) -> None:
     def tell_at_once(stage: Any) -> None:
         if at == 5:
             stage._notified = -math.inf
-            stage.passed(1)
+            stage.count_images(1)
 
     with pytest.raises(PluginError) as caught:
         guarded(lambda: Plain(act=tell_at_once)).run(fail)
@@ -109,7 +109,7 @@ def test_budget_is_kept_image_by_image(place: str, watched: bool) -> None:
     def for_ever(stage: Any) -> Any:
         while True:
             counted.append(1)
-            stage.passed(1)
+            stage.count_images(1)
 
     class Endless(Plain):
         result = for_ever if place == "result" else Plain.result
@@ -128,7 +128,7 @@ def test_budget_that_is_swallowed() -> None:
     def swallow(stage: Any) -> None:
         for _ in range(3):
             try:
-                stage.passed(20)
+                stage.count_images(20)
             except RunError as error:
                 raised.append(error.what)
 

@@ -253,7 +253,7 @@ class Repeating(StagedStrategy):
         if self.first is None:
             self.first = self.mb_x
             return loss
-        self.passed(len(self.first))
+        self.count_images(len(self.first))
         return loss + self.model.forward_single_task(self.first, 0).square().mean()
 
 
