@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench import Method
-from seu_bench.config import Options
+from seu_bench.config import UntrainedOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyContext, TaskData
@@ -55,7 +55,7 @@ class NearestMean(Method):
     """The nearest mean of a class's training images answers: no network, nothing forgotten."""
 
     name = "nearest_mean"
-    Options = Options
+    Options = UntrainedOptions
     scenarios = ("class", "domain")
     reference = REFERENCE_ROWS["nearest_mean"]
     after_task_stage = "means"

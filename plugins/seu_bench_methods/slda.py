@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench import Method
-from seu_bench.config import Options as PlainOptions
-from seu_bench.config import TuningGrid
+from seu_bench.config import TuningGrid, UntrainedOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.training import StrategyContext, TaskData
 from seu_bench_methods.untrained import UntrainedModel
@@ -104,7 +103,7 @@ class Slda(Method):
     after_task_stage = "moments"
     model: Discriminant
 
-    class Options(PlainOptions):
+    class Options(UntrainedOptions):
         """Options of discriminant analysis."""
 
         tuning_grid: ClassVar[TuningGrid] = {"shrinkage": (0.0001, 0.001, 0.01, 0.1)}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         SelectingOptions,
         TaskInferenceOptions,
         TrainingOptions,
+        UntrainedOptions,
         WidthOptions,
     )
     from .options import Options, TuningGrid
@@ -52,6 +53,7 @@ __all__ = [
     "TaskInferenceOptions",
     "TrainingOptions",
     "TuningGrid",
+    "UntrainedOptions",
     "WidthOptions",
 ]
 

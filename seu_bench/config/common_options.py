@@ -16,6 +16,12 @@ from seu_bench.errors import OptionError
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
 
 
+class UntrainedOptions(Options):
+    """Options of a method that is computed and not trained; published records have those of training, too."""
+
+    removed: ClassVar[Mapping[str, Any]] = {**dict.fromkeys(ScheduleOptions.model_fields), "lr_schedule": "cosine"}
+
+
 class TrainingOptions(ScheduleOptions):
     """Options of the training stage of :class:`~seu_bench.training.strategy.StagedStrategy`."""
 

@@ -33,6 +33,7 @@ class Options(Frozen):
     Attributes:
         tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
         id_names: names that options have in run ids, where these are older than the option's name.
+        removed: options that are gone, with the defaults that published records have of them.
 
     Example:
         .. code-block:: python
@@ -45,11 +46,12 @@ class Options(Frozen):
 
     tuning_grid: ClassVar[TuningGrid] = {}
     id_names: ClassVar[Mapping[str, str]] = {}
+    removed: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def prepare(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values of one layer as they are laid over those of earlier ones."""
-        return dict(values)
+        """Return values of one layer as they are laid over those of earlier ones, without removed ones at defaults."""
+        return {key: value for key, value in values.items() if key not in cls.removed or value != cls.removed[key]}
 
     def identity(self) -> dict[str, Any]:
         """Return what a run id covers: values that differ from the defaults, so that new options change no id."""

@@ -119,7 +119,7 @@ def test_broken_backbones() -> None:
         return broken(BackboneContract, "backbone", "backbones", Network(make))
 
     wrong_width, shape = trial(lambda pixels: (nn.Flatten(), pixels + 1)), (1, 8, 8)
-    with fails(r"of shape \(4, 64\); features must be finite and of shape \(4, 65\)"):
+    with fails(r"gave \(4, 64\) with width 0.5; features must be finite and of shape \(4, 65\)"):
         wrong_width.test_maps_images_to_features(shape, 0.5)
     with fails("must return a torch module"):
         trial(lambda pixels: ("nothing", pixels)).test_maps_images_to_features(shape, 0.5)

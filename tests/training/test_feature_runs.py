@@ -205,12 +205,12 @@ def test_budgets_are_no_other_run(tmp_path: Path) -> None:
 COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
 
 
-@pytest.mark.parametrize("given", ["much", "", "-5", "5X", "M", "1..5G", "1e9", "0x10", "5 5", "nan", "inf", "5\u212a"])
+@pytest.mark.parametrize("given", ["much", "", "-5", "5X", "M", "1..5G", "1e9", "5 5", "nan", "inf", "5\u212a"])
 def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
     """Anything else: status 2, the option is named, nothing is run."""
     answer = command(*COMMAND, f"--feature-cache={given}", "--results", tmp_path)
     assert (answer.status, answer.out) == (2, "")
-    assert "--feature-cache" in answer.err and "Traceback" not in answer.err
+    assert "feature_cache" in answer.err and "Traceback" not in answer.err
     assert list(tmp_path.iterdir()) == []
 
 

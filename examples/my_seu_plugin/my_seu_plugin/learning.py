@@ -79,7 +79,7 @@ class RandomSearch(EpochlessStage[Genotype]):
 class NewestCreation(EpochlessStage[tuple[int, ...]]):
     """Its path ends in the newest unit of each layer."""
 
-    def __init__(self, task: CreationTask) -> None:
+    def __init__(self, options: NoOptions, task: CreationTask) -> None:
         super().__init__("creation", task.task, task.seed, task.device)
         self.model = task.model
 
