@@ -272,7 +272,8 @@ def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     if not methods:
         return dict(given)
     names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
-    files = [importable_file(method) for method in methods if not is_installed(method)]
+    folder = Path(given.get("results", "results")) / "plugins"
+    files = [importable_file(method, folder) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
     return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
 

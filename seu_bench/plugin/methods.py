@@ -22,6 +22,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.errors import PluginError
+from seu_bench.plugin.notebooks import notebook_source
+from seu_bench.utils.files import make_folder, write_atomic
 from seu_bench.utils.reading import absolute, read_file
 
 if TYPE_CHECKING:
@@ -193,25 +195,26 @@ def source_file(method: type[Method]) -> Path | None:
 
 
 def source_digest(method: type[Method]) -> str | None:
-    """Return SHA-256 of the file of a class, or of its functions in a notebook; ``None``: there is no source."""
-    try:
-        path = source_file(method)
-        source = path.read_bytes() if path else "".join(map(inspect.getsource, _functions(method))).encode()
-    except OSError:
-        return None
-    return hashlib.sha256(source).hexdigest()
+    """Return SHA-256 of the file of a class, or of what it needs of a notebook; ``None``: the source is not known."""
+    path = source_file(method)
+    source = path.read_bytes() if path is not None else _written_in_cells(method)
+    return hashlib.sha256(source).hexdigest() if source else None
 
 
-def importable_file(method: type[Method]) -> Path:
-    """Return a file of which other processes can import a class.
+def importable_file(method: type[Method], folder: Path) -> Path:
+    """Return a file of which other processes can import a class; that of a notebook is written into a folder.
 
     Raises:
         PluginError: there is none, or importing it does not define the class.
     """
     path = source_file(method)
+    if path is None and (source := _written_in_cells(method)):
+        path = absolute(folder / f"{method.name}-{hashlib.sha256(source).hexdigest()[:10]}.py")
+        make_folder(path.parent)
+        write_atomic(path, source)
     if path is None:
         raise PluginError(
-            f"{method.__name__} is in no file, and jobs of a sweep run in other processes",
+            f"the source of {method.__name__} is not known, and jobs of a sweep run in other processes",
             remedy="write the class into a file, in a notebook by %%writefile mine.py, and give plugin='mine.py'",
         )
     if method.name not in {other.name for other in methods_in(load_file(path).module)}:
@@ -221,6 +224,11 @@ def importable_file(method: type[Method]) -> Path:
             remedy="define the class before the first call of seu_bench, and outside of functions and of __main__",
         )
     return path
+
+
+def _written_in_cells(method: type[Method]) -> bytes:
+    cells = getattr(sys.modules.get(method.__module__), "In", ())
+    return notebook_source(method.__qualname__, cells).encode()
 
 
 def _functions(method: type[Method]) -> list[Any]:

@@ -409,3 +409,27 @@ def test_a_script(file: Path, guard: str) -> None:
     assert told[-2:] == [str(["finished"] * 4), digest((file.parent / "script.py").read_text())]
     assert told.count("imported") == 2  # by the script, and once to see that its jobs can
     assert len(Shell(file.parent).records()) == 4
+
+
+@pytest.mark.long
+def test_a_notebook(file: Path) -> None:
+    """A class of a cell, with an import and a helper of others: a file of them is what jobs import."""
+    cells = [
+        "from __future__ import annotations\nimport nothing_like_it",
+        *SOURCE.strip().partition("\n\n\n")[0].split("\n\n"),
+        "CAPACITY = 10\nrecord = None",
+        "def capacity():\n    return CAPACITY",
+        "CAPACITY = 20",
+        SOURCE.split("\n\n\n")[1].replace("Reservoir(20)", "Reservoir(capacity())"),
+        SWEEP,
+    ]
+    (file.parent / "shell.py").write_text(
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        f"for cell in {cells!r}:\n    InteractiveShell.instance().run_cell(cell, store_history=True)\n"
+    )
+    told = Shell(file.parent).python("shell.py").splitlines()
+    (made,) = (file.parent / "results" / "plugins").iterdir()
+    assert told[-2:] == [str(["finished"] * 4), digest(made.read_text())]
+    text = made.read_text()
+    assert "nothing_like_it" not in text and "sweep" not in text and text.count("CAPACITY = 20") == 1
+    assert made.name == f"mine-{digest(text)[:10]}.py"
