@@ -307,7 +307,7 @@ def _line(name: str, look: Style, values: SeedSummary, first: int = 0) -> Series
 
 def _what_references_are(references: Sequence[Configuration]) -> str:
     texts = "; ".join(f"{each.label}: {each.reference}" for each in references)
-    return f" What is grey is a reference, which competes with nobody ({texts})." if references else ""
+    return f" What is grey is a reference, which is not ranked ({texts})." if references else ""
 
 
 def _evenly(count: int, most: int) -> list[int]:
