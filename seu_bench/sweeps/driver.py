@@ -269,7 +269,10 @@ class _Driver:
             return JobResult(job, status, "" if status == "finished" else job.detail, job.record, made=False)
         began = job.run_id in self._remaining
         if self.executor.detaches and self._submitted:
-            return JobResult(job, "running", "it runs on" if began else "it is queued", job.record)
+            # It may have ended since the executor was asked last.
+            ended = self._ended(job, Ended(run_id=job.run_id, status="finished"))
+            running = JobResult(job, "running", "it runs on" if began else "it is queued", job.record)
+            return ended if ended.status == "finished" else running
         if not began:
             return JobResult(job, "pending", "", job.record, made=False)
         return JobResult(job, "interrupted", "it was stopped at once", job.record)
