@@ -111,10 +111,12 @@ def serve(request: dict[str, Any]) -> dict[str, Any]:
                 sys.stderr.flush()
                 os._exit(status)
         _, status = os.waitpid(process, 0)
+        # It is empty where the kill came between its making and its writing.
+        told = answer.read_text() if answer.is_file() else ""
         return {
             "status": os.waitstatus_to_exitcode(status),
             "err": err.read_text(errors="replace"),
-            **(json.loads(answer.read_text()) if answer.is_file() else {"counts": {}, "modules": []}),
+            **(json.loads(told) if told else {"counts": {}, "modules": []}),
         }
 
 
