@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import pytest
 
@@ -72,22 +72,11 @@ class Check(NamedTuple):
     traceback: str = ""
 
 
-class Watcher(Protocol):
-    """Is told how many checks there are, which one starts and how it ended."""
-
-    def collected(self, total: int) -> None: ...
-
-    def started(self, name: str) -> None: ...
-
-    def ended(self, check: Check) -> None: ...
-
-
 def check(
     subject: Subject,
     options: Mapping[str, Any] | None = None,
     *,
     pattern: str = "",
-    watcher: Watcher | None = None,
 ) -> list[Check]:
     """Run the contract of a subject in pytest.
 
@@ -95,7 +84,6 @@ def check(
         subject: of a kind of :data:`CONTRACTS`.
         options: by name; they come over the factory's own ``check_options``.
         pattern: run only checks whose names match, as pytest's ``-k`` does; empty: all.
-        watcher: is told of each check while they run.
 
     Returns:
         The result of each test that ran, in order; none where the pattern matches no name.
@@ -124,7 +112,7 @@ def check(
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
         settings += ["--import-mode=importlib"]  # leaves sys.path as it is
         settings += ["-k", pattern] if pattern else []
-        collector = _Collector(subject, Path(folder), watcher, drawn)
+        collector = _Collector(subject, Path(folder), drawn)
         with (
             hidden(),
             _without("PYTEST_ADDOPTS"),
@@ -186,27 +174,22 @@ def _without(variable: str) -> Iterator[None]:
 class _Collector:
     """Plugin of pytest that collects the result of each test."""
 
-    def __init__(self, subject: Subject, folder: Path, watcher: Watcher | None, drawn: Bar) -> None:
+    def __init__(self, subject: Subject, folder: Path, drawn: Bar) -> None:
         self.checks: list[Check] = []
         self.interrupted = False
         self._subject = subject
         self._folder = folder
-        self._watcher = watcher
         self._bar = drawn
         self._phases: list[Check] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._bar.expect(len(session.items))
-        if self._watcher is not None:
-            self._watcher.collected(len(session.items))
 
     def pytest_keyboard_interrupt(self) -> None:
         self.interrupted = True
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._phases = []
-        if self._watcher is not None:
-            self._watcher.started(_name_of(nodeid))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -227,8 +210,6 @@ class _Collector:
         done = worst._replace(seconds=sum(phase.seconds for phase in self._phases))
         self.checks.append(done)
         self._bar.advance()
-        if self._watcher is not None:
-            self._watcher.ended(done)
 
     def _explained(self, found: Check, error: BaseException) -> Check:
         found = found._replace(message=self._message(error))
