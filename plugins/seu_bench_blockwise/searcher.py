@@ -1,29 +1,169 @@
-"""The two budgets: an epoch on weights that all architectures share, or a training of its own for each."""
+"""Block-wise search: decisions that make a unit, their Q-values, and an epoch on shared weights for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
-from seu_bench.training import EpochReport, Forward, Stage, evaluate, set_rate
-from seu_bench.utils import RandomState
+from seu_bench.training import Forward
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_blockwise.learning import Agent
 from seu_bench_kit import (
+    EDGES,
+    OPERATIONS,
+    Edge,
     Genotype,
     SampledStage,
+    SearchSpace,
     SearchTask,
-    genotype_network,
     proxy_network,
-    recalibrate,
     sample_of,
-    train_epoch,
 )
+from seu_bench_kit.search_space import INPUTS, NODES
 
 
-class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
+def decision_sizes(space: SearchSpace) -> tuple[int, ...]:
+    """Number of choices of each decision."""
+    if space.edges == "all14":
+        form = [len(OPERATIONS)] * len(EDGES)
+    else:
+        operations = len(OPERATIONS) - 1
+        form = [size for node in range(INPUTS, INPUTS + NODES) for size in (node, operations, node - 1, operations)]
+    return tuple(form * space.cell_types)
+
+
+def decoded(space: SearchSpace, decisions: Sequence[int]) -> Genotype:
+    """The genotype that a whole sequence of decisions makes."""
+    length = len(decisions) // space.cell_types
+    forms = [_form(space, decisions[start : start + length]) for start in range(0, len(decisions), length)]
+    return Genotype(forms[0], forms[-1])
+
+
+def _form(space: SearchSpace, decisions: Sequence[int]) -> tuple[Edge, ...]:
+    if space.edges == "all14":
+        return tuple(Edge(*edge, OPERATIONS[choice]) for edge, choice in zip(EDGES, decisions, strict=True))
+    edges = []
+    for place, node in enumerate(range(INPUTS, INPUTS + NODES)):
+        first, first_operation, second, second_operation = decisions[4 * place : 4 * place + 4]
+        others = [source for source in range(node) if source != first]
+        pairs = [(first, first_operation), (others[second], second_operation)]
+        edges += [Edge(node, source, OPERATIONS[1 + operation]) for source, operation in sorted(pairs)]
+    return tuple(edges)
+
+
+@dataclass(frozen=True)
+class EpsilonSchedule:
+    """Share of random decisions: ``first`` for the share ``explore`` of the way, then falling in nine equal steps to
+    ``last`` (BlockQNN: 1 for 95 of 178 iterations, then 0.9, 0.8, ... 0.1)."""
+
+    first: float = 1.0
+    last: float = 0.1
+    explore: float = 0.53
+
+    STEPS = 9
+
+    def at(self, progress: float) -> float:
+        """Epsilon after the share ``progress`` in [0, 1) of the way."""
+        if progress < self.explore or self.explore >= 1:
+            return self.first
+        # Rounding must not put off a step that is due now.
+        step = min(int((progress - self.explore) / (1 - self.explore) * self.STEPS + 1e-9), self.STEPS - 1)
+        return self.first + (self.last - self.first) * (step + 1) / self.STEPS
+
+
+class QLearner:
+    """Q-values of every decision, given the one before it.
+
+    The state is the position in the sequence and the choice made just before, as BlockQNN's is the layer before. A
+    reward r of a whole sequence of T decisions is given at its end, and r / T after each decision before (BlockQNN,
+    equation 4).
+
+    Args:
+        sizes: number of choices of each decision.
+        rate, discount, initial: of the Q-values.
+
+    Of equal decisions, and of sequences of equal rewards, one is drawn from Python's global generator.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        rate: float = 0.01,
+        discount: float = 1.0,
+        initial: float = 0.5,
+    ) -> None:
+        self.sizes = tuple(sizes)
+        self.rate = rate
+        self.discount = discount
+        before = (1, *self.sizes[:-1])
+        #: Per position ``[choices before, choices]``.
+        self.values: list[NDArray[np.float64]] = [
+            np.full((rows, columns), initial) for rows, columns in zip(before, self.sizes, strict=True)
+        ]
+        self.memory: list[tuple[tuple[int, ...], float]] = []
+
+    def decide(self, epsilon: float) -> tuple[int, ...]:
+        """A sequence: each decision at random with probability ``epsilon``, else the best known. Draws from Python's
+        global generator."""
+        decisions: list[int] = []
+        before = 0
+        for values in self.values:
+            is_random = random.random() < epsilon
+            choice = random.randrange(values.shape[1]) if is_random else self._best_of(values[before].tolist())
+            decisions.append(choice)
+            before = choice
+        return tuple(decisions)
+
+    def remember(self, decisions: Sequence[int], reward: float, replay: int = 0) -> None:
+        """Learn a sequence and its reward, then ``replay`` remembered ones drawn at random."""
+        self.memory.append((tuple(decisions), reward))
+        self.learn(decisions, reward)
+        for _ in range(replay):
+            self.learn(*self.memory[random.randrange(len(self.memory))])
+
+    def learn(self, decisions: Sequence[int], reward: float) -> None:
+        """One update of each decision, from the last to the first:
+        ``Q(s, a) <- (1 - rate) Q(s, a) + rate (r + discount max Q(s', .))`` (BlockQNN, equation 3)."""
+        following = 0.0
+        last = len(decisions) - 1
+        for position in range(last, -1, -1):
+            before = decisions[position - 1] if position else 0
+            choice = decisions[position]
+            gained = reward if position == last else reward / len(decisions)
+            values = self.values[position]
+            target = gained + self.discount * following
+            values[before, choice] += self.rate * (target - values[before, choice])
+            following = float(values[before].max())
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """The remembered sequence of the highest reward."""
+        return self.memory[self._best_of([reward for _, reward in self.memory])][0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values only."""
+        return {
+            "values": [values.tolist() for values in self.values],
+            "memory": [[list(decisions), reward] for decisions, reward in self.memory],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.values = [np.array(values) for values in state["values"]]
+        self.memory = [(tuple(decisions), reward) for decisions, reward in state["memory"]]
+
+    def _best_of(self, values: Sequence[float]) -> int:
+        largest = max(values)
+        places = [place for place, value in enumerate(values) if value == largest]
+        return random.choice(places)
+
+
+class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
     """The search of one task: fresh proxy network, fresh Q-values."""
 
     state_attributes = (*SampledStage.state_attributes, "learner")
@@ -33,96 +173,31 @@ class SharedSearch(SampledStage[tuple[int, ...], Genotype]):
         super().__init__(
             "search", task.task, schedule, task.images, task.seed, task.device, options.recalibration_images
         )
-        self.agent = Agent(options, task, schedule)
-        self.learner = self.agent.learner
+        self.space, self.replay = task.space, options.replay
+        self.epsilon = EpsilonSchedule(options.epsilon_first, options.epsilon_last, options.explore)
+        sizes = decision_sizes(task.space)
+        rates = {"rate": options.q_learning_rate, "discount": options.discount, "initial": options.initial_value}
+        self.learner = QLearner(sizes, **rates)
         with self.randomness.active():
             self.network = proxy_network(task, schedule)
         self.prepare(self.network)
 
     def sample(self) -> tuple[int, ...]:
         """Decisions by the Q-values, or at random."""
-        return self.agent.decide(self.epoch / self.epochs)
+        return self.learner.decide(self.epsilon.at(self.epoch / self.epochs))
 
     def forward_of(self, sampled: tuple[int, ...]) -> Forward:
         """The proxy network with the edges of the architecture; the others carry nothing."""
-        return self.network.sampled(sample_of(self.agent.genotype(sampled)))
+        return self.network.sampled(sample_of(decoded(self.space, sampled)))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
         self.network.train(training)
 
     def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
-        """The Q-values learn from the reward."""
-        self.agent.learn(sampled, accuracy)
+        """The Q-values learn from the accuracy, and from remembered ones."""
+        self.learner.remember(sampled, accuracy, self.replay)
 
     def result(self) -> Genotype:
-        """The architecture chosen."""
-        return self.agent.result()
-
-
-#: The learning rate is multiplied by this after every so many epochs.
-DECAY, EVERY = 0.2, 5
-
-
-class ScratchSearch(Stage[Genotype]):
-    """The search of one task. An epoch of the stage is one of the present architecture's training."""
-
-    def __init__(self, options: BlockwiseOptions, task: SearchTask) -> None:
-        self.schedule = options.applied_to(task.schedule)
-        self.options = options
-        self.search_task = task
-        samples = options.samples or self.schedule.epochs
-        super().__init__("search", task.task, samples * options.scratch_epochs, task.seed, task.device)
-        self.train_images, self.score_images = task.images.halves()
-        self.agent = Agent(options, task, self.schedule)
-        self.decisions: tuple[int, ...] = ()
-
-    def run_epoch(self) -> EpochReport:
-        """Train the present architecture; after its last epoch measure it and learn."""
-        place = self.epoch % self.options.scratch_epochs
-        if place == 0:
-            self._begin(self.agent.decide(self.epoch / self.epochs))
-        set_rate(self.optimizer, self.options.scratch_learning_rate * DECAY ** (place // EVERY))
-        self.network.train()
-        loss = train_epoch(
-            self.network,
-            list(self.network.parameters()),
-            self.optimizer,
-            self.train_images,
-            self.schedule,
-            self.count_images,
-        )
-        if place < self.options.scratch_epochs - 1:
-            return EpochReport(loss)
-        self.network.eval()
-        limit, batch_size = self.options.recalibration_images, self.schedule.batch_size
-        recalibrate(self.network, self.network, self.train_images, limit, batch_size, self.count_images)
-        accuracy, _ = evaluate(self.network, self.score_images, batch_size, self.count_images)
-        self.rewarded(accuracy, self.score_images)
-        self.agent.learn(self.decisions, accuracy)
-        return EpochReport(loss, accuracy)
-
-    def result(self) -> Genotype:
-        """The architecture chosen."""
-        return self.agent.result()
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Q-values, and the architecture in training with its weights and optimiser."""
-        state: dict[str, Any] = {"agent": self.agent.learner.state_dict(), "decisions": list(self.decisions)}
-        if self.decisions:
-            state |= {"weights": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
-        return state
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.agent.learner.load_state_dict(state["agent"])
-        if state["decisions"]:
-            with RandomState(0, self.device).active():  # what is drawn is overwritten at once
-                self._begin(tuple(state["decisions"]))
-            self.network.load_state_dict(state["weights"])
-            self.optimizer.load_state_dict(state["optimizer"])
-
-    def _begin(self, decisions: tuple[int, ...]) -> None:
-        self.decisions = decisions
-        self.network = genotype_network(self.search_task, self.schedule, self.agent.genotype(decisions))
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=self.options.scratch_learning_rate)
+        """The architecture of the best reward."""
+        return decoded(self.space, self.learner.best)

@@ -1,12 +1,14 @@
-"""Task-model creators beside the paper's: all new, reuse first, growth that has to pay, and MNTDP-D's rule."""
+"""Task-model creators beside the paper's: all new, reuse first, growth that has to pay, MNTDP-D's rule, inheritance."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from seu_bench import Register, hookimpl
-from seu_bench.config import Options, ScoringOptions
-from seu_bench_kit import CreatorFactory, schedule_passes
+from seu_bench.config import CreationSchedule, Options, ScoringOptions
+from seu_bench_kit import CreatorFactory, SearcherFactory, schedule_passes
 
 
 class AllNewOptions(Options):
@@ -41,6 +43,43 @@ class KnnPrefixOptions(ScoringOptions):
         description="images, at most, half to fit and half to score, on which each earlier task's path is judged; "
         "0: the newest path is taken",
     )
+
+
+class InheritSearchOptions(Options):
+    """None: there is nothing to choose."""
+
+
+class InheritOptions(Options):
+    """Options of the choice of what is inherited."""
+
+    relation: Literal["ridge", "knn", "h_score", "log_evidence", "latest"] = Field(
+        "ridge", description="score of an earlier path's features by which the related task is found, or `latest`"
+    )
+    images: NonNegativeInt = Field(
+        512, description="training images, at most, on which each earlier path is scored; 0: the latest is related"
+    )
+    shared: NonNegativeInt = Field(
+        0, description="layers, from the first, that are reused as they are in place of copied"
+    )
+    copies: bool = Field(True, description="whether new units begin as copies, or as they were initialised")
+
+
+def inherit_passes(schedule: CreationSchedule, train_images: int) -> int:
+    """A tenth of the images that a creator would pass forward that trains for the schedule's epochs."""
+    return schedule.epochs * train_images // 10
+
+
+def estimate_inherit(options: InheritOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
+    """Announce the images that are scored, for all earlier paths together; nothing trains."""
+    return 0, inherit_passes(schedule, train_images) if options.relation != "latest" and options.images else 0
+
+
+@hookimpl
+def register_searchers(register: Register[SearcherFactory]) -> None:
+    """Offer ``inherit``."""
+    what = "the first task's genotype is drawn at random, later tasks have the same: nothing is trained"
+    build = "seu_bench_creators.inherit:InheritSearch"
+    register("inherit", SearcherFactory(what, options=InheritSearchOptions, build=build))
 
 
 @hookimpl
@@ -79,5 +118,14 @@ def register_creators(register: Register[CreatorFactory]) -> None:
             options=KnnPrefixOptions,
             build="seu_bench_creators.knn_prefix:KnnPrefixCreation",
             estimate_passes=schedule_passes,
+        ),
+    )
+    register(
+        "inherit",
+        CreatorFactory(
+            "new units begin as copies of the most related earlier task's, which a score without training finds",
+            options=InheritOptions,
+            build="seu_bench_creators.inherit:InheritCreation",
+            estimate_passes=estimate_inherit,
         ),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -14,9 +15,8 @@ from seu_bench_kit import SearcherFactory, schedule_passes
 class DartsOptions(ScoringOptions, NetworkOptions):
     """The weights' schedule is the protocol's; the architecture has an Adam of its own (DARTS, section 3.1)."""
 
-    order: Literal[1, 2] = Field(
-        1, description="order of the architecture's gradient: 2 sees through a step of the weights, and costs more"
-    )
+    removed: ClassVar[Mapping[str, Any]] = {"order": 1}
+
     arch_learning_rate: PositiveFloat = Field(3e-4, description="learning rate of the architecture's Adam")
     arch_weight_decay: NonNegativeFloat = Field(1e-3, description="weight decay of the architecture's Adam")
     restore: Literal["best_valid", "last"] = Field(
@@ -26,10 +26,9 @@ class DartsOptions(ScoringOptions, NetworkOptions):
 
 def estimate_passes(options: DartsOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
     """Per image of the first half one pass for the weights and, for the architecture, one of as many images of the
-    second half (order 1), or that and three of the first half (order 2); per epoch statistics are recalibrated and
-    the second half is scored."""
+    second half; per epoch statistics are recalibrated and the second half is scored."""
     train, score = schedule_passes(options, schedule, train_images)
-    return train * (2 if options.order == 1 else 5), score
+    return 2 * train, score
 
 
 @hookimpl

@@ -3,24 +3,19 @@ arXiv:1708.01547)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from seu_bench import Method
 from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
-from seu_bench.models import count_parameters, state_bytes
-from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     Cost,
     EpochlessStage,
     EpochReport,
-    PassFlops,
     Phase,
     Stage,
     StageCost,
@@ -28,12 +23,6 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     build_backbone,
-    evaluation_passes,
-    make_sgd,
-    on_meta,
-    priced,
-    task_flops,
-    task_macs,
 )
 from seu_bench_den.weights import (
     OldLayer,
@@ -50,35 +39,34 @@ from seu_bench_den.weights import (
     subgraph_masks,
     useful_units,
 )
-from seu_bench_kit import GrowingNetwork, chain_of
+from seu_bench_kit import GrowingMethod, GrowingNetwork, chain_of
 
 
-class Den(Method):
+class Den(GrowingMethod):
     """Dynamically expandable networks: retrains what a task needs, adds units, splits those that drifted.
 
     Selection, retraining, expansion and splitting (Yoon et al. 2018, algorithms 1 to 4) are stages of their own.
     """
 
     name = "den"
-    scenarios = ("task",)
-    penalty_strength = "drift"
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of dynamically expandable networks; a schedule is that of each of a task's stages."""
 
+        removed: ClassVar[Mapping[str, Any]] = {
+            "optimizer": "adam",
+            "selection_epochs": None,
+            "split": "most_drifted",
+        }
         tuning_grid: ClassVar[TuningGrid] = {"drift": (0.1, 0.5, 2.5), "learning_rate": (0.0003, 0.001, 0.003)}
 
         backbone: str = Field("mlp", description="network of linear layers to grow from: mlp, or den_mlp of the paper")
-        optimizer: Literal["adam", "sgd"] = Field("adam", description="what trains; sgd has the schedule's momentum")
         learning_rate: PositiveFloat | None = Field(0.001, description="learning rate of a stage's first epoch")
         weight_decay: NonNegativeFloat | None = Field(0.0001, description="strength of the l2 penalty on what trains")
         l1: NonNegativeFloat = Field(
             0.00001,
             description="what a step takes off each weight at the first learning rate, in the first task, in the "
             "selection and in the expansion",
-        )
-        selection_epochs: PositiveInt | None = Field(
-            None, description="epochs that the new head alone is trained for; not set: as many as training has"
         )
         loss_threshold: NonNegativeFloat = Field(
             0.01, description="mean training loss above which units are added after the retraining"
@@ -94,17 +82,8 @@ class Den(Method):
             0.05, description="distance of a unit's incoming weights from the old ones above which it is split"
         )
         split_limit: PositiveInt = Field(10, description="units of a layer that a task splits, at most")
-        split: Literal["most_drifted", "least_drifted"] = Field(
-            "most_drifted",
-            description="which of the units above the threshold are split; the published code takes the least",
-        )
-
-        def selecting(self, training: Schedule) -> Schedule:
-            """The schedule of training, with the epochs of the selection."""
-            return training.model_copy(update={"epochs": self.selection_epochs or training.epochs})
 
     options: Options
-    model: GrowingNetwork
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> GrowingNetwork:
@@ -141,13 +120,12 @@ class Den(Method):
         ]
 
     def _first(self, task: TaskData) -> DenStage:
-        self._grow(task, first_units(self.model))
+        self.grow(task, self.model.first_units)
         return self._trained(task, "training", first_rule(self.model))
 
     def _selection(self, task: TaskData) -> DenStage:
-        self._grow(task, [0] * len(self.model.layers))
-        rule, schedule = selection_rule(self.model, task.index), self.options.selecting(self.schedule)
-        return self._trained(task, "selection", rule, schedule=schedule, restore="last")
+        self.grow(task, [0] * len(self.model.layers))
+        return self._trained(task, "selection", selection_rule(self.model, task.index), restore="last")
 
     def _select(self, task: TaskData) -> None:
         self.old = old_layers(self.model, task.index - 1)
@@ -179,7 +157,7 @@ class Den(Method):
         return self._trained(task, "drift", pulled_rule(self.model, task.index))
 
     def _split(self, task: TaskData) -> None:
-        chosen = self.options.split_threshold, self.options.split_limit, self.options.split
+        chosen = self.options.split_threshold, self.options.split_limit
         units = drifted_units(self.model, task.index - 1, self.old, *chosen)
         # The weights that are drawn for copies are all replaced.
         with self.drawing("split", task):
@@ -195,12 +173,6 @@ class Den(Method):
         self.setup()
         self.model.requires_grad_(True)
 
-    def _grow(self, task: TaskData, units: Sequence[int]) -> None:
-        if task.index != len(self.model.heads):
-            raise out_of_turn(task.index, len(self.model.heads))
-        with self.drawing("grow", task):
-            self.model.grow(units, self.device)
-
     def _trained(self, task: TaskData, name: str, rule: Rule, **more: Any) -> DenStage:
         self._rule = rule
         rule.apply_to(self.model)
@@ -211,10 +183,7 @@ class Den(Method):
     def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
         """A fresh optimiser without weight decay: the l2 penalty is part of the gradient, as the masks are."""
         self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        if self.options.optimizer == "adam":
-            self.optimizer = torch.optim.Adam(self._clipped, lr=schedule.learning_rate)
-        else:
-            self.optimizer = make_sgd(self._clipped, schedule.model_copy(update={"weight_decay": 0.0}))
+        self.optimizer = torch.optim.Adam(self._clipped, lr=schedule.learning_rate)
 
     def optimizer_step(self) -> None:
         """The gradient's step on what trains, then the proximal one, both in proportion to the learning rate."""
@@ -229,74 +198,21 @@ class Den(Method):
             return None
         return self.options.drift / 2 * distance(self.model, len(self.model.heads) - 2, self.old)
 
-    def penalty_curvature(self, trained: Collection[str]) -> float | None:
-        """That of the pull, where SGD has to follow it."""
-        return self.options.drift if self._rule.pulled and self.options.optimizer == "sgd" else None
-
-    # ------------------------------------------------------------------ cost
-
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """A range, for whether a task adds and splits units is not known before.
+        """At most every task adds all units that it may, and splits all that it may."""
+        options, stages = context.options, list[StageCost]()
+        epochs = options.applied_to(context.protocol.training).epochs
+        for index, task in enumerate(context.plan.tasks):
+            valid = epochs * task.num_valid if options.restore == "best_valid" else 0
+            names = ("selection", "training", "expansion", "drift", "splitting") if index else ("training",)
+            stages += [StageCost(it, index, epochs * task.num_train, 0 if it == "selection" else valid) for it in names]
 
-        At least: every task makes do with the first one's units. At most: every task adds all units that it may, and
-        splits all that it may.
-        """
-        options, plan = context.options, context.plan
+        def most(network: GrowingNetwork) -> list[int]:
+            widths = network.widths(len(network.heads) - 1)
+            return [options.expand_by + min(options.split_limit, units) for units in widths]
 
-        def whole(*, large: bool) -> GrowingNetwork:
-            network = cls.make_model(context)
-            network.grow(first_units(network))
-            for task in range(1, len(plan.tasks)):
-                more = [options.expand_by + min(options.split_limit, units) for units in network.widths(task - 1)]
-                network.grow(more if large else [0] * len(more))
-            return network
-
-        def sizes(network: GrowingNetwork, count: Callable[..., int]) -> tuple[int, ...]:
-            """What there is after each task: its path, and the heads before it."""
-            heads = [count(network.head(task)) for task in range(len(network.heads))]
-            return tuple(count(network.task_module(task)) + sum(heads[:task]) for task in range(len(heads)))
-
-        def flops(network: GrowingNetwork, *, heads_only: bool) -> tuple[PassFlops, ...]:
-            network.layers.requires_grad_(not heads_only)
-            return task_flops(network, plan)
-
-        most, least = on_meta(lambda: whole(large=True)), on_meta(lambda: whole(large=False))
-        training = options.applied_to(context.protocol.training)
-        (all_most, all_least), (head_most, head_least) = (
-            [flops(network, heads_only=heads_only) for network in (most, least)] for heads_only in (False, True)
-        )
-        stages: list[StageCost] = []
-        for index, task in enumerate(plan.tasks):
-            valid = training.epochs * task.num_valid if options.restore == "best_valid" else 0
-
-            def stage(name: str, index: int = index, train: int = task.num_train, valid: int = valid) -> StageCost:
-                return StageCost(name, index, training.epochs * train, valid)
-
-            if not index:
-                stages += priced([stage("training")], all_most, all_least)
-                continue
-            selected = options.selecting(training).epochs * task.num_train
-            stages += priced([StageCost("selection", index, selected, 0)], head_most, head_least)
-            # The sub-graph may be no more than the head.
-            stages += priced([stage("training")], all_most, head_least)
-            perhaps = priced([stage("expansion"), stage("splitting")], all_most)
-            stages += [replace(cost, flops_min=0) for cost in perhaps]
-            stages += priced([stage("drift")], all_most, all_least)
-        return Cost(
-            params_total=sizes(most, count_parameters),
-            params_total_min=sizes(least, count_parameters),
-            macs=task_macs(most, plan),
-            macs_min=task_macs(least, plan),
-            stages=(*stages, *evaluation_passes(plan)),
-            memory_bytes=sizes(most, state_bytes),
-            memory_bytes_min=sizes(least, state_bytes),
-        )
-
-
-def first_units(network: GrowingNetwork) -> tuple[int, ...]:
-    """Units of each layer that the first task gets: the backbone's."""
-    return tuple(layer.units for layer in network.chain)
+        return cls.bounded_cost(context, most, stages)
 
 
 class NotNeeded(EpochlessStage[float]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -179,14 +179,13 @@ def drifted_units(
     old: Sequence[OldLayer],
     threshold: float,
     limit: int,
-    order: Literal["most_drifted", "least_drifted"] = "most_drifted",
 ) -> list[Tensor]:
-    """Find the units to split."""
+    """Find the units to split: those that drifted most."""
     found = []
     for index, (before, _) in enumerate(old):
         drift = (network.layer(index).weight(task) - before).flatten(1).norm(dim=1)
         over = (drift > threshold).nonzero().flatten()
-        first = drift[over].argsort(descending=order == "most_drifted", stable=True)[:limit]
+        first = drift[over].argsort(descending=True, stable=True)[:limit]
         found.append(over[first].sort().values)
     return found
 

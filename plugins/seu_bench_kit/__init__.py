@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         schedule_passes,
     )
     from .contracts import CreatorContract, SearcherContract, creation_tasks, search_task
-    from .growing import GrowingLayer, GrowingNetwork
+    from .growing import GrowingLayer, GrowingMethod, GrowingNetwork
     from .guard import guarded_stage
     from .masks import pack_bits, packed_bytes, unpack_bits
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         named_genotype,
         uniform_genotype,
     )
-    from .transferability import h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
+    from .transferability import extract_features, h_score, knn_accuracy, log_evidence, ridge_accuracy
 
 __all__ = [
     "EDGES",
@@ -64,6 +64,7 @@ __all__ = [
     "GenotypeNetwork",
     "Genotype",
     "GrowingLayer",
+    "GrowingMethod",
     "GrowingModel",
     "GrowingNetwork",
     "Mixture",
@@ -81,6 +82,7 @@ __all__ = [
     "component_passes",
     "creation_tasks",
     "even_resnet_parts",
+    "extract_features",
     "genotype_network",
     "guarded_stage",
     "h_score",
@@ -90,7 +92,6 @@ __all__ = [
     "named_genotype",
     "pack_bits",
     "packed_bytes",
-    "path_features",
     "proxy_network",
     "recalibrate",
     "recalibration_passes",

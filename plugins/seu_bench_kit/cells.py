@@ -340,8 +340,10 @@ class ProxyNetwork(CellNetwork):
     def __init__(self, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
         super().__init__(image_channels, num_classes, cells, channels, partial(ProxyCell, space=space))
 
-    def forward(self, images: Tensor, sample: Sample) -> Tensor:
-        """Logits ``[N, num_classes]`` of the sampled network on ``images`` ``[N, C, H, W]``."""
+    def forward(self, images: Tensor, sample: Sample | Mixture) -> Tensor:
+        """Logits ``[N, num_classes]`` of the sampled network on ``images`` ``[N, C, H, W]``, or of all operations."""
+        if isinstance(sample[0], Tensor):
+            return self.mixture(images, sample)
         return self.logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
 
     def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:

@@ -8,16 +8,22 @@ block can be frozen by itself, and what a task computes does not change by a bit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from seu_bench.models.modes import freeze
-from seu_bench.models.multihead import MultiHeadModel, not_learned
+from seu_bench.models.multihead import MultiHeadModel, not_learned, out_of_turn
+from seu_bench.models.sizes import count_parameters, state_bytes
+from seu_bench.training.costing import evaluation_passes, on_meta, task_macs
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext
+from seu_bench.training.method import Method
+from seu_bench.training.stage import TaskData
 from seu_bench_kit.chain import ChainLayer, run_chain
 
 
@@ -196,21 +202,20 @@ class GrowingNetwork(MultiHeadModel):
 
     def layer(self, index: int) -> GrowingLayer:
         """A layer by index."""
-        layer = self.layers[index]
-        if not isinstance(layer, GrowingLayer):
-            raise TypeError("the network consists of growing layers")
-        return layer
+        return cast(GrowingLayer, self.layers[index])
 
     def head(self, task: int) -> nn.Linear:
         """The head of a task."""
-        head = self.heads[task]
-        if not isinstance(head, nn.Linear):
-            raise TypeError("the heads are linear layers")
-        return head
+        return cast(nn.Linear, self.heads[task])
 
     def added(self, task: int) -> tuple[int, ...]:
         """Units that a task added to each layer."""
         return tuple(self.layer(index).added[task][1] for index in range(len(self.layers)))
+
+    @property
+    def first_units(self) -> tuple[int, ...]:
+        """Units of each layer that the first task gets: the chain's own."""
+        return tuple(layer.units for layer in self.chain)
 
     def widths(self, task: int) -> tuple[int, ...]:
         """Units of each layer as of a task; -1: before the first."""
@@ -343,3 +348,42 @@ class GrowingNetwork(MultiHeadModel):
         trainable = set(architecture["trainable"])
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(name in trainable)
+
+
+class GrowingMethod(Method):
+    """Base of methods whose tasks add units to the layers of a chain, and a head."""
+
+    scenarios = ("task",)
+    model: GrowingNetwork
+
+    def grow(self, task: TaskData, units: Sequence[int]) -> None:
+        """Add a task's units, in the order of the stream."""
+        if task.index != len(self.model.heads):
+            raise out_of_turn(task.index, len(self.model.heads))
+        with self.drawing("grow", task):
+            self.model.grow(units, self.device)
+
+    @classmethod
+    def bounded_cost(
+        cls, context: StrategyContext, most: Callable[[GrowingNetwork], Sequence[int]], stages: Sequence[StageCost]
+    ) -> Cost:
+        """Forecast sizes as a range, for how many units a task adds is not known before; at least it is none.
+
+        Args:
+            context: of the run.
+            most: units of each layer that the next task of a network adds at most.
+            stages: image passes of learning.
+        """
+
+        def sizes(added: Callable[[GrowingNetwork], Sequence[int]]) -> list[tuple[int, ...]]:
+            network = cast(GrowingNetwork, on_meta(lambda: cls.make_model(context)))
+            found = []
+            for task in range(len(context.plan.tasks)):
+                on_meta(partial(network.grow, added(network) if task else network.first_units))
+                found.append((count_parameters(network), state_bytes(network)))
+            return [*zip(*found, strict=True), task_macs(network, context.plan)]
+
+        params, memory, macs = sizes(most)
+        params_min, memory_min, macs_min = sizes(lambda network: (0,) * len(network.chain))
+        every = (*stages, *evaluation_passes(context.plan))
+        return Cost(params, params_min, macs, macs_min, every, memory, memory_min)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 import torch
@@ -73,26 +72,6 @@ def train_epoch(
     return float(total) / len(images)
 
 
-def running_norms(module: nn.Module) -> Iterator[tuple[str, Norm]]:
-    """The BatchNorms of a module that keep running statistics, by their place in it."""
-    for place, part in module.named_modules():
-        if isinstance(part, Norm) and part.track_running_stats:
-            yield place, part
-
-
-@contextmanager
-def normalising_by_batch(norms: Sequence[Norm]) -> Iterator[None]:
-    """While this lasts the BatchNorms normalise by the batch, and nothing else trains; momentum may be set freely."""
-    before = [(norm.training, norm.momentum) for norm in norms]
-    for norm in norms:
-        norm.training = True  # each by itself, for a frozen unit refuses to train
-    try:
-        yield
-    finally:
-        for norm, (training, momentum) in zip(norms, before, strict=True):
-            norm.training, norm.momentum = training, momentum
-
-
 def recalibrate(
     trained: nn.Module,
     forward: Forward,
@@ -114,17 +93,21 @@ def recalibrate(
         batch_size: images per batch; fewer images than that are one batch.
         on_batch: called with the number of images of each batch.
     """
-    norms = [norm for _, norm in running_norms(trained)]
     part = images.part(0, recalibration_passes(limit, len(images), batch_size))
-    with torch.no_grad(), normalising_by_batch(norms), RepeatedBatches() as repeated:
-        batches = part.batches(batch_size, shuffle=False) if len(part) else ()
-        for number, (x, y) in enumerate(batches, start=1):
+    norms = [norm for norm in trained.modules() if isinstance(norm, Norm) and norm.track_running_stats]
+    before = [(norm.training, norm.momentum) for norm in norms]
+    for norm in norms:
+        norm.training = True  # each by itself, for a frozen unit refuses to train
+    with torch.no_grad(), RepeatedBatches() as repeated:
+        for number, (x, y) in enumerate(part.batches(batch_size, shuffle=False) if len(part) else (), start=1):
             for norm in norms:
                 norm.momentum = 1 / number  # 1 first, which forgets what was there
             repeated.begin()
             forward(x)
             repeated.end(len(y))
             on_batch(len(y))
+    for norm, (training, momentum) in zip(norms, before, strict=True):
+        norm.training, norm.momentum = training, momentum
 
 
 Sampled = TypeVar("Sampled")

@@ -1,5 +1,5 @@
 """Transferability: how well a network's features separate the classes of a task that it was not trained on, without
-training; and those features, of a path of a super model."""
+training; and those features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
 from seu_bench.models import RepeatedBatches
-from seu_bench_kit.components import GrowingModel
+from seu_bench.training.loops import Forward
 
 #: Weight of the ridge, per image and standardised feature.
 RIDGE: Final = 0.1
@@ -192,15 +192,14 @@ def _class_evidence(projected: Tensor, squares: Tensor, target: Tensor, width: i
     ) / (2 * count)
 
 
-def path_features(
-    model: GrowingModel, path: tuple[int, ...], images: TaskImages, batch_size: int, on_batch: Callable[[int], None]
+def extract_features(
+    forward: Forward, images: TaskImages, batch_size: int, on_batch: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
-    """Compute features of images on a path; the caller has set evaluation mode.
+    """Compute features of all images; the caller has set evaluation mode.
 
     Args:
-        model: the super model.
-        path: of an earlier task.
-        images: of the present one.
+        forward: images ``[N, C, H, W]`` -> features ``[N, F]``.
+        images: of one task and split.
         batch_size: images per batch.
         on_batch: called with the number of images of each batch.
 
@@ -211,7 +210,7 @@ def path_features(
     with torch.no_grad(), RepeatedBatches() as repeated:
         for x, y in images.batches(batch_size, shuffle=False):
             repeated.begin()
-            rows.append(model.features(x, path))
+            rows.append(forward(x))
             repeated.end(len(y))
             labels.append(y)
             on_batch(len(y))

@@ -3,8 +3,8 @@ Forgetting", ICML 2019, arXiv:1904.00310) as the SEU paper compares it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -62,9 +62,8 @@ class LearnToGrow(Method):
 
         tuning_grid: ClassVar[TuningGrid] = {"size_penalty": (0.0, 0.001, 0.01, 0.1), "learning_rate": LEARNING_RATES}
 
-        adapter: Literal["pre", "post"] = Field(
-            "pre", description="where an adapter is added to its unit: before ReLU (Li et al.), or after pooling"
-        )
+        removed: ClassVar[Mapping[str, Any]] = {"adapter": "pre"}
+
         size_penalty: NonNegativeFloat = Field(
             0.001, description="weight of the additions' size in the search's loss; the paper tries 0, .001, .01 and .1"
         )
@@ -90,7 +89,7 @@ class LearnToGrow(Method):
         """Heads, and no units yet; it refuses images below 8x8."""
         plan = context.plan
         shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context), dropout_factor(context))
-        return GrowingAlexNet(shape, plan.classes_per_task, context.options.adapter)
+        return GrowingAlexNet(shape, plan.classes_per_task)
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training alone for the first task, which has nothing to choose from; then search and training."""

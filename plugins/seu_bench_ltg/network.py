@@ -15,8 +15,6 @@ from seu_bench.models import MultiHeadModel, channels_last, count_parameters, dr
 from seu_bench.models.multihead import not_learned
 from seu_bench_kit import AlexNetShape
 
-Position: TypeAlias = Literal["pre", "post"]
-
 
 class Choice(NamedTuple):
     """A task's choice in a layer. ``unit`` is an index in creation order; with ``new``, that of the new unit."""
@@ -50,24 +48,21 @@ Body: TypeAlias = Callable[[Tensor, Stop], Tensor]
 class GrowingLayer(nn.Module):
     """A layer of units of one shape, with ReLU, dropout and, behind convolutions, pooling.
 
-    A unit may have adapters: 1x1 convolutions of the same input, whose outputs are added to its own. They stack. A
+    A unit may have adapters: 1x1 convolutions of the same input, whose outputs are added to its own before ReLU. A
     path takes the first so many of them, so what is added later changes no earlier path.
 
     Args:
         inputs, outputs: channels of a 3x3 convolution, or numbers of a linear layer.
         linear: whether units are linear layers; those have no adapters.
         dropout: rate.
-        position: adapters are added before ReLU (``pre``), or each goes through ReLU, dropout and pooling by itself
-            and is added then (``post``).
     """
 
-    def __init__(self, inputs: int, outputs: int, *, linear: bool, dropout: float, position: Position) -> None:
+    def __init__(self, inputs: int, outputs: int, *, linear: bool, dropout: float) -> None:
         super().__init__()
         self.inputs = inputs
         self.outputs = outputs
         self.linear = linear
         self.dropout = dropout
-        self.position: Position = "pre" if linear else position
         self.units = nn.ModuleList()
         self.adapters = nn.ModuleList()
         self.unit_tasks: list[int] = []
@@ -116,7 +111,7 @@ class GrowingLayer(nn.Module):
 
     def forward(self, x: Tensor, stop: Stop) -> Tensor:
         """``[N, inputs, H, W] -> [N, outputs, H // 2, W // 2]``, or ``[N, ...] -> [N, outputs]`` where linear."""
-        return self.finish(self.body(x, stop))
+        return self.activate(self.body(x, stop))
 
     def body(self, x: Tensor, stop: Stop) -> Tensor:
         """The sum of the terms of the unit and its adapters."""
@@ -131,14 +126,10 @@ class GrowingLayer(nn.Module):
         # Max pooling, of which there is one per candidate, is several times faster so on a CPU; images of one channel
         # have no such layout, so it is the outputs that get it.
         out: Tensor = module(x.flatten(1)) if self.linear else channels_last(module(x))
-        return out if self.position == "pre" else self.activate(out)
-
-    def finish(self, body: Tensor) -> Tensor:
-        """The layer's output, from the sum of terms."""
-        return self.activate(body) if self.position == "pre" else body
+        return out
 
     def activate(self, x: Tensor) -> Tensor:
-        """ReLU, dropout and, behind convolutions, 2x2 pooling."""
+        """The layer's output, from the sum of terms: ReLU, dropout and, behind convolutions, 2x2 pooling."""
         x = dropout(functional.relu(x), self.dropout, self.training)
         return x if self.linear else functional.max_pool2d(x, 2)
 
@@ -149,12 +140,11 @@ class GrowingAlexNet(MultiHeadModel):
     Args:
         shape: widths, image size and dropout.
         classes: outputs of each task's head.
-        position: see :class:`GrowingLayer`.
     """
 
     has_frozen_layers = True
 
-    def __init__(self, shape: AlexNetShape, classes: Sequence[int], position: Position = "pre") -> None:
+    def __init__(self, shape: AlexNetShape, classes: Sequence[int]) -> None:
         super().__init__(classes)
         first, second, third = shape.convolutions
         widths = [
@@ -165,7 +155,7 @@ class GrowingAlexNet(MultiHeadModel):
             (shape.linear, shape.linear),
         ]
         self.layers = nn.ModuleList(
-            GrowingLayer(inputs, outputs, linear=index >= 3, dropout=dropout, position=position)
+            GrowingLayer(inputs, outputs, linear=index >= 3, dropout=dropout)
             for index, ((inputs, outputs), dropout) in enumerate(zip(widths, shape.dropout, strict=True))
         )
         self.heads = nn.ModuleList(nn.Linear(shape.linear, width) for width in classes)
@@ -255,7 +245,7 @@ class GrowingAlexNet(MultiHeadModel):
         path = self.paths[task_label]
         frozen = self._frozen_layers(path)
         if frozen:
-            x = self.layer(frozen - 1).finish(self.frozen_body(x, path[:frozen]))
+            x = self.layer(frozen - 1).activate(self.frozen_body(x, path[:frozen]))
         for layer, stop in zip(self.layers[frozen:], path[frozen:], strict=True):
             x = layer(x, stop)
         logits: Tensor = self.heads[task_label](x)
@@ -278,11 +268,8 @@ class GrowingAlexNet(MultiHeadModel):
 
     @property
     def never_random(self) -> int:
-        """How many of the first layers' sums of terms no dropout has touched: one while training, or none where it
-        acts on each term; all of them in evaluation."""
-        if not self.training:
-            return len(self.layers)
-        return int(self.layer(0).position == "pre")
+        """How many of the first layers' sums of terms no dropout has touched: one while training, else all."""
+        return 1 if self.training else len(self.layers)
 
     def _frozen_layers(self, path: Sequence[Stop]) -> int:
         """The number of layers at the path's beginning that nothing trains in, and no dropout comes before."""
@@ -341,10 +328,10 @@ class MixedLayer(nn.Module):
         reused, adapted = [], []
         for index in range(len(layer.units)):
             body = body_of(x, Stop(index, len(layer.adapters_of(index))))
-            reused.append(layer.finish(body))
+            reused.append(layer.activate(body))
             if not layer.linear:
-                adapted.append(layer.finish(body + layer.term(self.adapters[index], x)))
-        return [*reused, *adapted, layer.finish(layer.term(self.unit, x))]
+                adapted.append(layer.activate(body + layer.term(self.adapters[index], x)))
+        return [*reused, *adapted, layer.activate(layer.term(self.unit, x))]
 
     def penalty(self) -> Tensor:
         """Expected size of the addition: the softmax weights' sum of log10(1 + parameters added)."""
@@ -368,9 +355,8 @@ class Mixture(nn.Module):
 
     def forward(self, model: GrowingAlexNet, x: Tensor) -> Tensor:
         """Logits ``[N, num_classes]``."""
-        first: Body | None = (lambda x, stop: model.frozen_body(x, (stop,))) if model.never_random else None
-        for mixed, layer in zip(self.layers, model.layers, strict=True):
-            x, first = mixed(layer, x, first), None
+        for index, (mixed, layer) in enumerate(zip(self.layers, model.layers, strict=True)):
+            x = mixed(layer, x, None if index else lambda x, stop: model.frozen_body(x, (stop,)))
         logits: Tensor = self.head(x)
         return logits
 

@@ -4,47 +4,117 @@ NeurIPS 2017, arXiv:1705.08690)."""
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from seu_bench import Method
 from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
-from seu_bench.data import TaskImages, batch_bounds
-from seu_bench.models import BackboneModel, FlopCounter, RepeatedBatches, count_parameters, state_bytes
+from seu_bench.data import TaskImages
+from seu_bench.models import BackboneModel, RepeatedBatches
 from seu_bench.training import (
-    Cost,
     EpochReport,
     Phase,
     Stage,
-    StageCost,
     StrategyContext,
     TaskData,
     build_backbone,
     checked_options,
-    evaluation_passes,
-    fixed_cost,
-    on_meta,
-    task_flops,
-    task_macs,
     width_factor,
 )
 from seu_bench.utils import RandomState, derive_seed
-from seu_bench_methods.generators import ImageGenerator, Vae, Wgan
+from seu_bench.utils.rehearsing import abridged
 
 #: Steps in an epoch of the stage ``generator``, between two of which a run can be interrupted.
 STEPS: Final = 100
 
 
+class ImageGenerator(nn.Module):
+    """A variational autoencoder: two perceptrons of two hidden layers each, an image to a normal distribution of
+    latents, and back (D. P. Kingma, M. Welling, "Auto-Encoding Variational Bayes", ICLR 2014; sizes of van de Ven &
+    Tolias 2018). Pixels are in [0, 1], and images in the range of the first task's.
+
+    Args:
+        shape: channels, height and width of an image.
+        latent: random numbers that an image is made from.
+        hidden: units of each hidden layer.
+
+    Attributes:
+        low, high: darkest and brightest value of each channel, ``[C, 1, 1]``, in the first task's training images.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, shape: tuple[int, int, int], latent: int, hidden: int) -> None:
+        super().__init__()
+        self.shape, self.latent = shape, latent
+        self.register_buffer("low", torch.zeros(shape[0], 1, 1))
+        self.register_buffer("high", torch.ones(shape[0], 1, 1))
+        pixels = math.prod(shape)
+        self.encoder = nn.Sequential(
+            nn.Flatten(), nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+        )
+        self.mean = nn.Linear(hidden, latent)
+        self.log_variance = nn.Linear(hidden, latent)
+        self.decoder = nn.Sequential(
+            nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, pixels)
+        )
+
+    def logits(self, noise: Tensor) -> Tensor:
+        """Return pixels ``[N, C, H, W]`` before the sigmoid, of ``noise`` ``[N, latent]``."""
+        decoded: Tensor = self.decoder(noise)
+        return decoded.view(-1, *self.shape)
+
+    def pixels(self, count: int) -> Tensor:
+        """Draw ``count`` images, pixels in [0, 1]."""
+        return self.logits(torch.randn(count, self.latent, device=self.low.device)).sigmoid()
+
+    def images(self, count: int) -> Tensor:
+        """Draw ``count`` images ``[count, C, H, W]`` in the range of the first task's training images."""
+        return self.low + (self.high - self.low) * self.pixels(count)
+
+    def losses(self, pixels: Tensor) -> Tensor:
+        """Return the negative lower bound of each image's log-likelihood, in nats, with one sample of its latents.
+
+        Args:
+            pixels: ``[N, C, H, W]`` in [0, 1], the probabilities of independent Bernoulli variables.
+
+        Returns:
+            ``[N]``: cross-entropy of the decoded pixels, summed over them, plus the divergence of the latents.
+        """
+        features = self.encoder(pixels)
+        mean, log_variance = self.mean(features), self.log_variance(features)
+        decoded = self.logits(mean + (log_variance / 2).exp() * torch.randn_like(mean))
+        reconstruction = binary_cross_entropy_with_logits(decoded, pixels, reduction="none").flatten(1).sum(dim=1)
+        return reconstruction + divergence(mean, log_variance)
+
+    def fit_range(self, images: TaskImages) -> None:
+        """Take the range of pixels from training images, whose own is that of 0 to 1 from then on."""
+        batches = [x for x, _ in images.batches(512, shuffle=False)]
+        self.low.copy_(torch.stack([x.amin(dim=(0, 2, 3)) for x in batches]).amin(dim=0)[:, None, None])
+        self.high.copy_(torch.stack([x.amax(dim=(0, 2, 3)) for x in batches]).amax(dim=0)[:, None, None])
+
+    def scaled(self, images: Tensor) -> Tensor:
+        """Return images ``[N, C, H, W]`` as pixels in [0, 1]; what is beyond the range is brought into it."""
+        span = (self.high - self.low).clamp_min(torch.finfo(images.dtype).tiny)
+        return ((images - self.low) / span).clamp(0, 1)
+
+
+def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of normal distributions ``[N, D]`` from the standard one, ``[N]`` nats."""
+    return (mean.square() + log_variance.exp() - 1 - log_variance).sum(dim=1) / 2
+
+
 class Scholar(BackboneModel):
     """A solver, which is a backbone under the head of the scenario, and a generator of images of all tasks learned.
 
-    The generator is stored, and counted, with all that it needs to learn another task: an autoencoder's encoder and a
-    GAN's critic. It is on no task's path.
+    The generator is stored, and counted, with its encoder, which it needs to learn. It is on no task's path.
     """
 
     generator: ImageGenerator
@@ -76,33 +146,17 @@ class Dgr(Method):
             "learning_rate": LEARNING_RATES,
         }
 
-        generator: Literal["vae", "wgan_gp"] = Field(
-            "vae", description="what makes images: a variational autoencoder, or a WGAN-GP"
-        )
-        generator_iterations: PositiveInt = Field(3000, description="steps that the generator takes in each task")
-        generator_width: PositiveInt | None = Field(
-            None,
-            description="units of each hidden layer (vae: 400), or channels next to the image (wgan_gp: 64); "
-            "multiplied by width as the solver's",
-        )
-        generator_learning_rate: PositiveFloat | None = Field(
-            None, description="learning rate of Adam, constant; not set: 0.001 (vae), 0.0001 (wgan_gp)"
-        )
-        latent: PositiveInt = Field(100, description="random numbers that an image is made from")
-        targets: Literal["hard", "soft"] = Field(
-            "hard", description="labels of replayed images: the old solver's answer, or probabilities"
-        )
-        replay_batch: PositiveInt | None = Field(
-            None, description="images replayed beside each batch of the task's; not set: as many as those"
-        )
-        gradient_penalty: NonNegativeFloat = Field(
-            10.0, description="weight of the critic's gradient penalty (wgan_gp)"
-        )
-        critic_steps: PositiveInt = Field(5, description="steps of the critic for each of the generator (wgan_gp)")
+        removed: ClassVar[Mapping[str, Any]] = {
+            **{"generator": "vae", "generator_width": None, "generator_learning_rate": None, "targets": "hard"},
+            **{"replay_batch": None, "gradient_penalty": 10.0, "critic_steps": 5},
+        }
 
-        def replayed_beside(self, count: int) -> int:
-            """Return the number of images that are replayed beside a batch of ``count`` new ones."""
-            return self.replay_batch or count
+        generator_iterations: PositiveInt = Field(3000, description="steps that the generator takes in each task")
+        generator_width: PositiveInt = Field(
+            400, description="units of each hidden layer of the generator; multiplied by width as the solver's"
+        )
+        generator_learning_rate: PositiveFloat = Field(0.001, description="learning rate of Adam, constant")
+        latent: PositiveInt = Field(100, description="random numbers that an image is made from")
 
     options: Options
 
@@ -110,11 +164,9 @@ class Dgr(Method):
     def make_model(cls, context: StrategyContext) -> Scholar:
         """Return solver and generator; the solver begins with the weights that any method begins with."""
         options, plan = checked_options(context, cls.Options), context.plan
-        kind = Vae if options.generator == "vae" else Wgan
-        units = max(1, round(width_factor(context) * (options.generator_width or kind.units)))
-        more = () if kind is Vae else (options.gradient_penalty, options.critic_steps)
+        units = max(1, round(width_factor(context) * options.generator_width))
         with RandomState(derive_seed(context.seed, "generator")).active():
-            generator = kind((plan.channels, plan.height, plan.width), options.latent, units, *more)
+            generator = ImageGenerator((plan.channels, plan.height, plan.width), options.latent, units)
         with RandomState(derive_seed(context.seed, "model")).active():
             scholar = Scholar(*build_backbone(context), plan.classes_per_task, plan.scenario)
         scholar.generator = generator
@@ -144,46 +196,13 @@ class Dgr(Method):
         loss = cross_entropy(logits, y)
         if self.solver is None:
             return loss
-        count, share = self.options.replayed_beside(len(y)), 1 / (self.learned + 1)
+        count, share = len(y), 1 / (self.learned + 1)
         with torch.no_grad():
             images = self.model.generator.images(count)
             known = self.solver.forward_single_task(images, 0)
         self.count_images(2 * count)  # made by the generator, and labelled by the old solver
         answers = self.replay(images, torch.zeros(count, dtype=torch.int64))
-        if self.options.targets == "hard":
-            targets = known.argmax(dim=1)
-        else:  # the probability of a class that is new is 0
-            targets = pad(known.softmax(dim=1), (0, answers.shape[1] - known.shape[1]))
-        return share * loss + (1 - share) * cross_entropy(answers, targets)
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Return the exact cost: a training with replay and the generator's steps for each task."""
-        options, plan = checked_options(context, cls.Options), context.plan
-        model = on_meta(lambda: cls.make_model(context))
-        schedule, generator = options.applied_to(context.protocol.training), model.generator
-        paths, stages = task_flops(model, plan, one_path=True), list[StageCost]()
-        old = copy.deepcopy(generator).requires_grad_(False)
-        with FlopCounter() as counter:
-            old.pixels(1)
-        making = counter.flops
-        for task, planned in enumerate(plan.tasks):
-            count, epochs = planned.num_train, schedule.epochs
-            sizes = [stop - start for start, stop in batch_bounds(count, schedule.batch_size, join=True)]
-            beside = sum(map(options.replayed_beside, sizes)) if task else 0
-            answers = paths[task - 1].evaluate if task else 0
-            flops = epochs * (count * paths[task].train + beside * (paths[task].train + answers + making))
-            stages.append(StageCost("training", task, epochs * (count + beside), 2 * epochs * beside, flops, flops))
-            size, steps = min(schedule.batch_size, count), options.generator_iterations
-            real = torch.zeros((size, *generator.shape), device="meta")
-            replayed = (lambda count: old.pixels(options.replayed_beside(count))) if task else None
-            with FlopCounter() as counter:
-                _, passes = generator.step(generator.optimizers(1.0), real.clone, replayed)
-            made = (options.critic_steps if options.generator == "wgan_gp" else 1) * options.replayed_beside(size)
-            made, flops = steps * made if task else 0, steps * counter.flops  # made by the old generator, as it is
-            stages.append(StageCost("generator", task, steps * passes - made, made, flops, flops))
-        macs = task_macs(model, plan, one_path=True)
-        return fixed_cost(count_parameters(model), macs, [*stages, *evaluation_passes(plan)], state_bytes(model))
+        return share * loss + (1 - share) * cross_entropy(answers, known.argmax(dim=1))
 
 
 class GeneratorStage(Stage[None]):
@@ -193,44 +212,49 @@ class GeneratorStage(Stage[None]):
     """
 
     def __init__(self, method: Dgr, task: TaskData) -> None:
-        self.options, self.generator = method.options, method.model.generator
-        epochs, seed = -(-self.options.generator_iterations // STEPS), method.seed_for("generator", task.index)
+        self.iterations, self.generator = method.options.generator_iterations, method.model.generator
+        epochs, seed = -(-self.iterations // STEPS), method.seed_for("generator", task.index)
         super().__init__("generator", task.index, epochs, seed, method.device)
         self.images, self.batch_size = task.train, method.schedule.batch_size
-        self.optimizers = self.generator.optimizers(self.options.generator_learning_rate or self.generator.rate)
+        rate, fused = method.options.generator_learning_rate, not self.generator.low.is_meta
+        self.optimizer = torch.optim.Adam(self.generator.parameters(), lr=rate, fused=fused)
         self.old = copy.deepcopy(self.generator).requires_grad_(False) if task.index else None
-        self.parts: list[Any] = [self.generator, *([self.old] if self.old else []), *self.optimizers]
+        self.state_attributes = ("generator", "optimizer", *(("old",) if self.old else ()))
         if self.old is None:
             self.generator.fit_range(task.train)
 
     def run_epoch(self) -> EpochReport:
         """Take some steps; the last epoch may have fewer."""
-        batches, old = endless(self.images, self.batch_size), self.old
-        replayed = None if old is None else lambda count: old.pixels(self.options.replayed_beside(count))
-        steps = min(STEPS, self.options.generator_iterations - self.epoch * STEPS)
+        batches = endless(self.images, self.batch_size)
+        steps = min(STEPS, self.iterations - self.epoch * STEPS)
         total = torch.zeros((), device=self.device)
         with RepeatedBatches() as repeated:
-            for _ in range(steps):
+            for _ in abridged([1] * steps):
                 repeated.begin()
-                loss, passes = self.generator.step(
-                    self.optimizers, lambda: self.generator.scaled(next(batches)), replayed, 1 / (self.task + 1)
-                )
+                loss, passes = self.step(self.generator.scaled(next(batches)))
                 total += loss
                 repeated.end(passes)
                 self.count_images(passes)
         return EpochReport(float(total) / steps)
 
+    def step(self, new: Tensor) -> tuple[Tensor, int]:
+        """Take one step on the weighted mean of the task's and the replayed images' losses; return it, and passes.
+
+        Args:
+            new: pixels ``[N, C, H, W]`` in [0, 1].
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        old = new[:0] if self.old is None else self.old.pixels(len(new))
+        losses, share = self.generator.losses(torch.cat([new, old])), 1 / (self.task + 1)
+        loss = losses[: len(new)].mean()
+        if len(old):
+            loss = share * loss + (1 - share) * losses[len(new) :].mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach(), len(new) + 2 * len(old)
+
     def result(self) -> None:
         """Return nothing: the generator that learned is the model's."""
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return the weights of the generator and of the old one, and the optimisers."""
-        return {"parts": [part.state_dict() for part in self.parts]}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        for part, saved in zip(self.parts, state["parts"], strict=True):
-            part.load_state_dict(saved)
 
 
 def endless(images: TaskImages, size: int) -> Iterator[Tensor]:

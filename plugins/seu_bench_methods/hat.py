@@ -11,12 +11,11 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from seu_bench import Method
-from seu_bench.config import BackboneOptions, Schedule, TaskInferenceOptions, TuningGrid
+from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone, fixed_size_cost
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone, fixed_size_cost
 from seu_bench_kit import chain_of
-from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -162,7 +161,7 @@ class Hat(Method):
     # On streams of a few steps the published penalty closes units before they have learned anything.
     check_options = {"hat_lambda": 0.05, "learning_rate": 0.1}
 
-    class Options(PlateauOptions, BackboneOptions, TaskInferenceOptions):
+    class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of hard attention to the task."""
 
         tuning_grid: ClassVar[TuningGrid] = {
@@ -181,9 +180,7 @@ class Hat(Method):
             0.0, description="weight decay of SGD; only 0 leaves alone what earlier tasks use"
         )
         clip_norm: PositiveFloat | None = Field(10_000.0, description="largest norm of the gradient")
-        min_learning_rate: NonNegativeFloat | None = Field(
-            1e-4, description="where the cosine schedule ends; with lr_schedule=plateau training ends below it"
-        )
+        min_learning_rate: NonNegativeFloat | None = Field(1e-4, description="where the cosine schedule ends")
 
     options: Options
     model: GatedModel
@@ -212,10 +209,6 @@ class Hat(Method):
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training alone, in which units of earlier tasks are protected."""
         return [Phase(lambda: self._begin_training(task), lambda _: self._learned(task.index))]
-
-    def training_stage(self, task: TaskData) -> TrainingStage:
-        """Follow the validation loss where that was chosen."""
-        return PlateauStage(self, task) if self.lr_schedule == "plateau" else super().training_stage(task)
 
     def _learned(self, task: int) -> None:
         self._protection = None
@@ -268,6 +261,4 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        cost, options = fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context)), context.options
-        follows = options.lr_schedule == "plateau"
-        return at_least(cost, options.applied_to(context.protocol.training)) if follows else cost
+        return fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context))

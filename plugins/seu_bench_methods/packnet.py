@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Self
 
@@ -27,16 +26,12 @@ from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import (
-    Cost,
     EpochlessStage,
     Phase,
-    StageCost,
     StrategyContext,
     TaskData,
     TrainingStage,
     build_backbone,
-    fixed_size_cost,
-    on_meta,
 )
 from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 
@@ -320,22 +315,6 @@ class PackNet(Method):
     def _finish(self) -> None:
         self.model.finish()
         self._held = Held((), ())
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Exact: a network of fixed size, whose images are passed again in retraining, and a mask more per task."""
-        options, plan = context.options, context.plan
-        epochs = options.retraining(options.applied_to(context.protocol.training)).epochs
-        validate = options.restore == "best_valid"
-        more = [
-            StageCost("retraining", index, epochs * task.num_train, epochs * task.num_valid if validate else 0)
-            for index, task in enumerate(plan.tasks)
-        ]
-        cost = fixed_size_cost(context, more, kept_copies=0)
-        weights = on_meta(lambda: cls.make_model(context)).count
-        memory = tuple(kept + task * packed_bytes(weights) for task, kept in enumerate(cost.memory_bytes, start=1))
-        bits = tuple(task * weights for task in range(1, len(plan.tasks) + 1))
-        return replace(cost, memory_bytes=memory, memory_bytes_min=memory, mask_bits=bits)
 
 
 class Pruning(EpochlessStage[list[Tensor]]):

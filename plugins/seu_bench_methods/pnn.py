@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import torch
 from pydantic import Field, NonNegativeFloat
@@ -90,8 +90,6 @@ class Column(nn.Module):
         columns: number of earlier columns; the first column has no laterals.
     """
 
-    _always_eval = False
-
     def __init__(self, shape: AlexNetShape, classes: int, columns: int) -> None:
         super().__init__()
         self.dropout = shape.dropout
@@ -101,27 +99,22 @@ class Column(nn.Module):
         )
 
     @property
-    def head_lateral(self) -> nn.ModuleList:
-        """The lateral into the head as a list; empty in the first column."""
-        return self.laterals[HEAD - 1 :]
-
-    @property
     def body(self) -> nn.ModuleList:
         """Layers below the head and the laterals into them."""
         return nn.ModuleList([self.layers[:HEAD], self.laterals[: HEAD - 1]])
 
-    def layer_inputs(self, images: Tensor, earlier: Sequence[Sequence[Tensor]], depth: int = HEAD) -> list[Tensor]:
-        """The input of each layer up to ``depth``.
+    def layer_inputs(self, images: Tensor, earlier: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """The input of each layer.
 
         Args:
             images: ``[N, C, H, W]``, the input at depth 0.
             earlier: this same list of each earlier column; empty: no laterals.
 
         Returns:
-            ``depth + 1`` tensors: images, two pooled maps, one that is flattened too, then ``[N, linear]`` each.
+            ``HEAD + 1`` tensors: images, two pooled maps, one that is flattened too, then ``[N, linear]`` each.
         """
         found = [images]
-        for at in range(depth):
+        for at in range(HEAD):
             hidden = functional.relu(self._output(at, found[at], earlier))
             hidden = dropout(hidden, self.dropout[at], self.training)
             if at < FLAT:
@@ -129,20 +122,13 @@ class Column(nn.Module):
             found.append(hidden.flatten(1) if at == FLAT - 1 else hidden)
         return found
 
-    def logits(self, images: Tensor, earlier: Sequence[Sequence[Tensor]], *, head_lateral: bool) -> Tensor:
-        """``[N, classes]``; ``head_lateral`` says whether the lateral into the head is used."""
-        features = self.layer_inputs(images, earlier)[HEAD]
-        return self._output(HEAD, features, earlier if head_lateral else ())
-
-    def freeze(self, *, always_eval: bool) -> None:
-        """Stop training for good, and free the gradients; with ``always_eval`` dropout is off from now on."""
-        freeze(self)
-        self._always_eval = always_eval
-        self.train(self.training)
+    def logits(self, images: Tensor, earlier: Sequence[Sequence[Tensor]]) -> Tensor:
+        """``[N, classes]``."""
+        return self._output(HEAD, self.layer_inputs(images, earlier)[HEAD], earlier)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training, unless frozen in evaluation mode: strategies call this on the whole model."""
-        return super().train(mode and not self._always_eval)
+        """Switch to training, unless frozen: strategies call this on the whole model."""
+        return super().train(mode and not is_frozen(self))
 
     def _output(self, depth: int, inputs: Tensor, earlier: Sequence[Sequence[Tensor]]) -> Tensor:
         output: Tensor = self.layers[depth](inputs)
@@ -157,22 +143,14 @@ class ProgressiveNetwork(MultiHeadModel):
     Args:
         shape: of every column.
         classes: outputs of each task's head.
-        variant: ``proper`` (Rusu et al. 2016): frozen columns compute with their own laterals, in evaluation mode, and
-            the head has a lateral. ``compat`` (the SEU paper's code): earlier columns compute without their laterals,
-            with dropout while a later one trains; the lateral into the head exists and is not used.
     """
 
     has_frozen_layers = True
 
-    def __init__(
-        self, shape: AlexNetShape, classes: Sequence[int], variant: Literal["proper", "compat"] = "proper"
-    ) -> None:
+    def __init__(self, shape: AlexNetShape, classes: Sequence[int]) -> None:
         super().__init__(classes)
         self.shape = shape
-        self.proper = variant == "proper"
         self.columns = nn.ModuleList()
-        # The head is the only layer that reads an earlier column's last features, and in compat it does not.
-        self._shared_depth = HEAD if self.proper else HEAD - 1
 
     def expand(self, task: int, device: torch.device | None = None) -> None:
         """Add the column of ``task``, its weights drawn from the global generator.
@@ -182,10 +160,7 @@ class ProgressiveNetwork(MultiHeadModel):
         """
         if task != len(self.columns):
             raise out_of_turn(task, len(self.columns))
-        column = Column(self.shape, self.classes_per_task[task], task)
-        if not self.proper:
-            freeze(column.head_lateral)
-        self.columns.append(column.to(device))
+        self.columns.append(Column(self.shape, self.classes_per_task[task], task).to(device))
 
     def architecture(self) -> dict[str, Any]:
         """The number of columns, and of those that are frozen."""
@@ -209,8 +184,8 @@ class ProgressiveNetwork(MultiHeadModel):
 
     def freeze(self) -> None:
         """No column that exists now trains again."""
-        for index in range(len(self.columns)):
-            self.column(index).freeze(always_eval=self.proper)
+        freeze(self.columns)
+        self.train(self.training)
 
     def column(self, task: int) -> Column:
         """The column of a learned task."""
@@ -224,39 +199,27 @@ class ProgressiveNetwork(MultiHeadModel):
         """
         if not 0 <= task_label < len(self.columns):
             raise not_learned(task_label, "column")
-        return self.column(task_label).logits(x, self._earlier(x, task_label), head_lateral=self.proper)
+        return self.column(task_label).logits(x, self._earlier(x, task_label))
 
     def _earlier(self, x: Tensor, columns: int) -> list[list[Tensor]]:
-        """Layer inputs of earlier, frozen columns; cached, unless the dropout of ``compat`` is drawn per batch."""
-        depth = self._shared_depth
+        """Layer inputs of earlier, frozen columns, which are cached."""
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
             found: list[list[Tensor]] = []
             for index in range(columns):
-                found.append(self.column(index).layer_inputs(x, found if self.proper else (), depth))
+                found.append(self.column(index).layer_inputs(x, found))
             return tuple(hidden for inputs in found for hidden in inputs[1:])
 
-        if self.proper or not self.training:
-            hidden = self.cached_features(x, ("columns", columns), compute) if columns else ()
-        else:
-            with torch.no_grad():
-                hidden = compute(x)
-        return [[x, *hidden[index * depth : (index + 1) * depth]] for index in range(columns)]
+        hidden = self.cached_features(x, ("columns", columns), compute) if columns else ()
+        return [[x, *hidden[index * HEAD : (index + 1) * HEAD]] for index in range(columns)]
 
     def task_module(self, task: int) -> nn.Module:
-        """Modules that the task's logits depend on: its own column, and of earlier ones what laterals read.
-
-        Earlier heads are excluded, and in ``compat`` also earlier columns' laterals and second linear layer, and the
-        lateral into the head.
-        """
-        earlier = [self.column(index) for index in range(task)]
-        shared = [column.body if self.proper else column.layers[: self._shared_depth] for column in earlier]
-        return nn.ModuleList([*shared, self.trainable_module(task)])
+        """The task's own column, and earlier ones without their heads."""
+        return nn.ModuleList([*(self.column(index).body for index in range(task)), self.column(task)])
 
     def trainable_module(self, task: int) -> nn.Module:
-        """The task's column with laterals and head; in ``compat`` without the lateral into the head."""
-        column = self.column(task)
-        return column if self.proper else nn.ModuleList([column.body, column.layers[HEAD]])
+        """The task's column with laterals and head."""
+        return self.column(task)
 
 
 class Pnn(Method):
@@ -268,9 +231,8 @@ class Pnn(Method):
     class Options(WidthOptions, SelectingOptions, TaskInferenceOptions):
         """Options of progressive networks."""
 
-        variant: Literal["proper", "compat"] = Field(
-            "proper", description="as Rusu et al. define it, or as the SEU paper's code computes it"
-        )
+        removed: ClassVar[Mapping[str, Any]] = {"variant": "proper"}
+
         weight_decay: NonNegativeFloat | None = Field(
             3e-4, description="weight decay of SGD; the SEU paper's code uses this one for every benchmark"
         )
@@ -282,7 +244,7 @@ class Pnn(Method):
         """A network without columns; it refuses images below 8x8."""
         plan = context.plan
         shape = AlexNetShape.of(plan.channels, plan.height, plan.width, width_factor(context), dropout_factor(context))
-        return ProgressiveNetwork(shape, plan.classes_per_task, context.options.variant)
+        return ProgressiveNetwork(shape, plan.classes_per_task)
 
     def before_task(self, task: TaskData) -> None:
         """Add the task's column."""

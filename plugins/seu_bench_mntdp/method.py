@@ -3,40 +3,41 @@ with Modular Networks and Task-Driven Priors", ICLR 2021, arXiv:2012.12631)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import torch
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
-from torch import nn
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
 
 from seu_bench import Method
 from seu_bench.config import Schedule, SelectingOptions, TaskInferenceOptions
 from seu_bench.data import TaskPlan
 from seu_bench.data.avalanche import BatchLoader
-from seu_bench.models import count_parameters, state_bytes
+from seu_bench.models import count_parameters, counted_as, state_bytes
 from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     Cost,
-    PassFlops,
+    EpochReport,
     Phase,
     Stage,
     StageCost,
     StrategyContext,
     TaskData,
     TrainingStage,
+    cosine_rate,
+    evaluate,
     evaluation_passes,
     on_meta,
-    pass_flops,
+    set_rate,
     task_macs,
     width_factor,
 )
-from seu_bench_mntdp.network import Choices, ModularResNet
-from seu_bench_mntdp.stages import CandidateStage, PathSearch, PriorStage, ReusedStage
+from seu_bench_kit import extract_features, knn_accuracy
+from seu_bench_mntdp.network import Choices, ModularResNet, Path
 
 #: Channels of every module but the head (published code).
 CHANNELS: Final = 64
@@ -46,13 +47,9 @@ class Mntdp(Method):
     """MNTDP: modules reused as the path of the most related task suggests (Veniat et al. 2021).
 
     Modules of earlier tasks never change, so nothing is forgotten. The first task trains a whole network. For each
-    later one a prior names the related task, and:
-
-    - variant d: each candidate "the first p modules of the related path, new ones behind them" is trained, from p = 0
-      to all, the head included where it has as many classes; the most accurate one on validation images is kept, of
-      equals that which reuses more.
-    - variant s: a distribution over such choices at each place is learned together with the new modules; the most
-      probable path is then trained.
+    later one a prior names the related task. Each candidate "the first p modules of the related path, new ones behind
+    them" is trained, from p = 0 to all, the head included where it has as many classes; the most accurate one on
+    validation images is kept, of equals that which reuses more (MNTDP-D; the stochastic variant is not here).
 
     Where there are no validation images, the second half of the training images stands in their place from the second
     task on.
@@ -62,12 +59,10 @@ class Mntdp(Method):
     scenarios = ("task",)
 
     class Options(SelectingOptions, TaskInferenceOptions):
-        """Options of MNTDP; ``epochs`` is how long each candidate is trained, with variant s the search and again the
-        training."""
+        """Options of MNTDP; ``epochs`` is how long each candidate is trained."""
 
-        variant: Literal["d", "s"] = Field(
-            "d", description="d: every prefix of the related path is tried; s: a distribution over paths is learned"
-        )
+        removed: ClassVar[Mapping[str, Any]] = {"variant": "d", "new_module_cost": 0.01, "path_learning_rate": 0.05}
+
         k: PositiveInt = Field(15, description="neighbours that vote in the prior (published code; 5 on S_long)")
         prior_images: PositiveInt = Field(1000, description="training images, at most, that the neighbours are among")
         split_last: bool = Field(
@@ -79,8 +74,6 @@ class Mntdp(Method):
             description="steps without a lower validation loss after which a candidate's training ends, with its epoch "
             "(published: 300); none: it has all epochs",
         )
-        new_module_cost: NonNegativeFloat = Field(0.01, description="variant s: reward lost for each new module")
-        path_learning_rate: PositiveFloat = Field(0.05, description="variant s: of Adam on the distribution over paths")
         width: PositiveFloat | None = Field(None, description="factor of the modules' 64 channels")
         backbone: Literal["resnet18_even"] = Field(
             "resnet18_even",
@@ -106,22 +99,18 @@ class Mntdp(Method):
         self.accuracies: tuple[float, ...] = ()
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
-        """One training for the first task; then the prior, and the candidates or the search."""
+        """One training for the first task; then the prior, and the candidates."""
+        if task.index != self.model.task:
+            raise out_of_turn(task.index, self.model.task)
         if task.index == 0:
             return [Phase(lambda: self._first_training(task), lambda _: self._keep(0.0, adopt=True))]
-        data = with_validation(task)
-        phases = [Phase(lambda: self._prior(data), self._relate)]
-        if self.options.variant == "d":
-            last = self.model.places
-            phases += [
+        data, last = with_validation(task), self.model.places
+        return [
+            Phase(lambda: PriorStage(self, data), lambda task: setattr(self, "related", task)),
+            *(
                 Phase(partial(self._candidate, data, reused), partial(self._keep, adopt=reused == last))
                 for reused in range(last + 1)
-            ]
-            return phases
-        return [
-            *phases,
-            Phase(lambda: self._search(data), self._choose),
-            Phase(lambda: self._training(data), lambda accuracy: self._keep(accuracy, adopt=True)),
+            ),
         ]
 
     def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
@@ -136,54 +125,24 @@ class Mntdp(Method):
         """The module of each place that each task uses, and the task that each module was made for."""
         return {"paths": tuple(self.model.paths), "unit_tasks": tuple(map(tuple, self.model.unit_tasks))}
 
-    # ------------------------------------------------------------------ stages
+    # ------------------------------------------------------------------ stages and what follows from them
 
-    def _first_training(self, task: TaskData) -> TrainingStage:
-        self._check_order(task)
+    def _first_training(self, task: TaskData) -> CandidateStage:
         self._try((None,) * self.model.places, "modules", task)
         return CandidateStage(self, task, "training")
-
-    def _prior(self, data: TaskData) -> PriorStage:
-        self._check_order(data)
-        return PriorStage(self, data)
 
     def _candidate(self, data: TaskData, reused: int) -> Stage[Any]:
         """The candidate that reuses so many modules of the related path."""
         name, path = f"prefix {reused}", self.model.paths[self.related]
         if reused < self.model.places:
             self._try((*path[:reused], *(None,) * (self.model.places - reused)), name, data)
-            return self._trained(data, name)
+            if isinstance(self.dataloader, BatchLoader) and len(self.dataloader.images) != len(data.train):
+                # The other half is withheld.
+                self.dataloader = BatchLoader(data.train, self.train_mb_size, shuffle=True)
+            return CandidateStage(self, data, name)
         if self.model.can_reuse_head(self.model.unit_tasks[-1][path[-1]]):
             self.model.try_path(path, self.device)
         return ReusedStage(self, data, name)
-
-    def _search(self, data: TaskData) -> PathSearch:
-        self._try((None,) * self.model.places, "modules", data)
-        return PathSearch(self, data, self.model.paths[self.related])
-
-    def _training(self, data: TaskData) -> Stage[Any]:
-        """Training of the path that was found, if anything of it is new."""
-        if self.model.best is None:
-            raise RuntimeError("no path was found")
-        if self.model.best.places:
-            return self._trained(data, "training")
-        self.model.try_path(self.model.best.choices, self.device)
-        return ReusedStage(self, data, "training")
-
-    def _trained(self, data: TaskData, name: str) -> CandidateStage:
-        if isinstance(self.dataloader, BatchLoader) and len(self.dataloader.images) != len(data.train):
-            # The other half is withheld.
-            self.dataloader = BatchLoader(data.train, self.train_mb_size, shuffle=True)
-        return CandidateStage(self, data, name)
-
-    # ------------------------------------------------------------------ what follows from them
-
-    def _relate(self, task: int) -> None:
-        self.related = task
-
-    def _choose(self, choices: Choices) -> None:
-        self.model.choose(choices)
-        self.model.hold()
 
     def _keep(self, accuracy: float | None, *, adopt: bool) -> None:
         """Keep the candidate that was tried if none was better so far; with ``adopt`` the task is over."""
@@ -191,7 +150,7 @@ class Mntdp(Method):
             if accuracy >= max(self.accuracies, default=0.0) and self.model.tried is not None:
                 self.model.hold()
             self.accuracies = (*self.accuracies, accuracy)
-        self.model.drop()
+        self.model.tried = None
         if adopt:
             self.model.adopt()
             self.setup()
@@ -200,85 +159,40 @@ class Mntdp(Method):
         with self.drawing(f"modules of {purpose}", data):
             self.model.try_path(choices, self.device)
 
-    def _check_order(self, task: TaskData) -> None:
-        if task.index != self.model.task:
-            raise out_of_turn(task.index, self.model.task)
-
     # ------------------------------------------------------------------ cost
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """What a candidate takes is exact; how many modules stay, and how many bodies the prior asks, are ranges.
+        """Image passes of candidates are exact; how many modules stay, and how many bodies the prior asks, are bounds.
 
         At most every task makes all of its modules; at least a head alone, or nothing where a head of as many classes
         is there.
         """
-
-        def whole() -> ModularResNet:
-            network = cls.make_model(context)
-            for _ in classes:
-                network.add_new()
-            return network
-
-        classes = context.plan.classes_per_task
-        network, tasks = on_meta(whole), range(len(classes))
-        macs = task_macs(network, context.plan)
+        plan, options = context.plan, context.options
+        classes, tasks = plan.classes_per_task, range(len(plan.tasks))
+        network = on_meta(lambda: cls.make_model(context))
+        for _ in tasks:
+            on_meta(network.add_new)
+        macs = task_macs(network, plan)
         most = [network.task_module(task) for task in tasks]
-        reusable = [network.shares_heads and width in classes[:task] for task, width in enumerate(classes)]
-        heads = [nn.ModuleList([] if reusable[task] else [network.head(task)]) for task in tasks]
+        heads_fit = [network.shares_heads and width in classes[:task] for task, width in enumerate(classes)]
+        least = [most[0], *(nn.ModuleList([] if heads_fit[task] else [network.head(task)]) for task in tasks[1:])]
         sizes = [
             tuple(accumulate(map(count, modules)))
             for count in (count_parameters, state_bytes)
-            for modules in (most, [most[0], *heads[1:]])
+            for modules in (most, least)
         ]
-        stages = (*cls._stage_costs(context), *evaluation_passes(context.plan))
-        return Cost(sizes[0], sizes[1], macs, macs, stages, sizes[2], sizes[3])
-
-    @classmethod
-    def _stage_costs(cls, context: StrategyContext) -> Iterator[StageCost]:
-        options, plan = context.options, context.plan
-        schedule = options.applied_to(context.protocol.training)
-        counted = cache(partial(cls._operations, context))
+        epochs, stages = options.applied_to(context.protocol.training).epochs, list[StageCost]()
         for index, task in enumerate(plan.tasks):
-            (*new, reused), body = counted(task.num_classes)
             train, valid = compared_images(task) if index else (task.num_train, task.num_valid)
-            training = partial(training_cost, index, train, valid, schedule, options)
+            passes = epochs * train, valid * (epochs if options.restore == "best_valid" else 1)
             if index == 0:
-                yield training("training", new[0])
+                stages.append(StageCost("training", index, *passes))
                 continue
-            # There may be a single body that all tasks share, or one for each, whose heads may fit or not.
-            asked = min(options.prior_images, train) + valid
-            heads = valid * (reused.evaluate - body)
-            yield StageCost("prior", index, 0, index * asked, index * (asked * body + heads), asked * body)
-            if options.variant == "d":
-                for number, candidate in enumerate(new):
-                    yield training(f"prefix {number}", candidate)
-                widths = plan.classes_per_task[: index + 1]
-                passes = valid if plan.scenario != "class" and task.num_classes in widths[:-1] else 0
-                least = passes if len({*widths}) == 1 else 0
-                flops = passes * reused.evaluate, least * reused.evaluate
-                yield StageCost(f"prefix {len(new)}", index, 0, passes, *flops)
-            else:
-                searched = schedule.epochs * train
-                yield StageCost("search", index, searched, 0, searched * new[0].train, searched * reused.evaluate)
-                # The path that was found may be any; one without new modules is measured, and no more.
-                yield replace(training("training", new[0]), flops_min=valid * reused.evaluate)
-
-    @classmethod
-    def _operations(cls, context: StrategyContext, classes: int) -> tuple[tuple[PassFlops, ...], int]:
-        """Operations per image of candidates for tasks of so many classes, by the number of modules that are reused,
-        from none to all; and of a path without its head, forward."""
-        first = replace(context.plan.tasks[0], num_classes=classes)
-        plan = replace(context.plan, tasks=(first, first), scenario="task")  # where a head may be reused
-        network = on_meta(lambda: cls.make_model(replace(context, plan=plan)))
-        with torch.device("meta"):
-            network.add_new()
-            found = []
-            for reused in range(network.places + 1):
-                network.try_path((*network.paths[0][:reused], *(None,) * (network.places - reused)))
-                network.train()
-                found.append(pass_flops(partial(network.forward_single_task, task_label=1), plan))
-        return tuple(found), pass_flops(partial(network.features, task=0), plan).evaluate
+            stages.append(StageCost("prior", index, 0, index * (min(options.prior_images, train) + valid)))
+            stages += [StageCost(f"prefix {reused}", index, *passes) for reused in range(network.places)]
+            stages.append(StageCost(f"prefix {network.places}", index, 0, valid * heads_fit[index]))
+        return Cost(sizes[0], sizes[1], macs, macs, (*stages, *evaluation_passes(plan)), sizes[2], sizes[3])
 
 
 def with_validation(task: TaskData) -> TaskData:
@@ -297,17 +211,138 @@ def compared_images(task: TaskPlan) -> tuple[int, int]:
     return max(1, task.num_train // 2), max(1, task.num_train - task.num_train // 2)
 
 
-def training_cost(
-    task: int, train: int, valid: int, schedule: Schedule, options: Mntdp.Options, name: str, flops: PassFlops
-) -> StageCost:
-    """The training of a candidate, which is measured after each epoch, or after the last."""
-    selects = options.restore == "best_valid"
+class PriorStage(Stage[int]):
+    """Which learned task is related to the new one: that on whose features nearest neighbours separate the new task's
+    classes best. They are fitted on training images and scored on validation images.
 
-    def operations(epochs: int) -> int:
-        return epochs * train * flops.train + (epochs if selects else 1) * valid * flops.evaluate
+    An epoch measures one body, which is a path without its head. Of tasks whose neighbours are equally good, as all are
+    that share a body, that one counts whose own head, as it is, answers best, and of these the latest.
 
-    epochs = fewest = schedule.epochs
-    if options.patience is not None and selects and valid:
-        fewest = min(epochs, 1 + math.ceil(options.patience / math.ceil(train / schedule.batch_size)))
-    evaluated = (epochs if selects else 1) * valid
-    return StageCost(name, task, epochs * train, evaluated, operations(epochs), operations(fewest))
+    Args:
+        method: that has learned a task or more.
+        data: of the new task, with validation images.
+    """
+
+    state_attributes = ("scores",)
+
+    def __init__(self, method: Mntdp, data: TaskData) -> None:
+        self.bodies = bodies(method.model.paths)
+        seed = method.seed_for("prior", data.index)
+        super().__init__("prior", data.index, len(self.bodies), seed, method.device)
+        self.method = method
+        # The first ones: a task's images are in random order.
+        self.fitted = data.train.part(0, method.options.prior_images)
+        self.scored = data.train if data.valid is None else data.valid
+        #: By task the accuracies of neighbours and of its own head.
+        self.scores: dict[int, tuple[float, float]] = {}
+
+    def run_epoch(self) -> EpochReport:
+        """Score all tasks of one body."""
+        tasks, model, size = self.bodies[self.epoch], self.method.model, self.method.eval_mb_size
+        model.eval()
+        fitted, scored = (
+            extract_features(lambda x: model.features(x, tasks[0]), images, size, self.count_images)
+            for images in (self.fitted, self.scored)
+        )
+        with counted_as(lambda: 0):  # neighbours are no network
+            accuracy = knn_accuracy(*fitted, *scored, k=self.method.options.k)
+        self.scores = self.scores | {task: (accuracy, self._head_accuracy(task, *scored)) for task in tasks}
+        return EpochReport(accuracy=accuracy)
+
+    def result(self) -> int:
+        """The related task."""
+        return max(self.scores, key=lambda task: (self.scores[task], task))
+
+    def _head_accuracy(self, task: int, features: Tensor, labels: Tensor) -> float:
+        if not self.method.model.can_reuse_head(task):
+            return 0.0
+        with torch.no_grad():
+            answers = self.method.model.head(task)(features).argmax(dim=1)
+        return float((answers == labels).double().mean())
+
+
+def bodies(paths: Sequence[Path]) -> list[list[int]]:
+    """Tasks by the body that they share, in the order in which the bodies were made."""
+    found: dict[Path, list[int]] = {}
+    for task, path in enumerate(paths):
+        found.setdefault(path[:-1], []).append(task)
+    return list(found.values())
+
+
+class CandidateStage(TrainingStage):
+    """Train the new modules of the candidate that is tried; the result is its accuracy on the validation images.
+
+    With ``restore=best_valid`` the weights of the lowest validation loss are kept and it is their accuracy; otherwise
+    the last ones. What epochs report is the loss in training and the accuracy on the validation images.
+
+    Args:
+        method: that learns.
+        data: of the task.
+        name: of the stage.
+    """
+
+    state_attributes = ("waited", "accuracy")
+
+    def __init__(self, method: Mntdp, data: TaskData, name: str) -> None:
+        super().__init__(method, data, name)
+        self.method = method
+        #: Steps since the lowest validation loss, and the accuracy of the weights that would be kept.
+        self.waited = 0
+        self.accuracy = 0.0
+
+    def run_epoch(self) -> EpochReport:
+        """One epoch of training and one pass over the validation images, after which no patience may be left."""
+        if self.method.lr_schedule == "cosine":
+            set_rate(self.method.optimizer, cosine_rate(self.schedule, self.epoch))
+        self.method.training_mode()
+        report = self.train_epoch()
+        selects, is_last = self.restores == "best_valid", self.epoch == self.epochs - 1
+        if self.data.valid is None or not len(self.data.valid) or not (selects or is_last):
+            return report
+        accuracy, loss = measure(self, self.method, self.data)
+        self.waited += self.method.batches_per_epoch
+        if loss < self.best.loss or not selects:
+            self.accuracy, self.waited = accuracy, 0
+        if selects:
+            self.best.offer(loss)
+            patience = self.method.options.patience
+            self.ended = patience is not None and self.waited >= patience
+        return EpochReport(report.loss, accuracy)
+
+    def result(self) -> float:
+        """Accuracy in [0, 1] with the weights that are kept; 0 where there are no validation images."""
+        super().result()
+        return self.accuracy
+
+
+class ReusedStage(Stage["float | None"]):
+    """Measure a candidate in which nothing is new; the result is its accuracy on the validation images.
+
+    Args:
+        method: in whose model it is tried; where none is, because a head does not fit, the result is ``None``.
+        data: of the task.
+        name: of the stage.
+    """
+
+    def __init__(self, method: Mntdp, data: TaskData, name: str) -> None:
+        epochs = 0 if method.model.tried is None else 1
+        super().__init__(name, data.index, epochs, method.seed_for(name, data.index), method.device)
+        self.method = method
+        self.data = data
+
+    def run_epoch(self) -> EpochReport:
+        """One pass over the validation images."""
+        accuracy, loss = measure(self, self.method, self.data)
+        return EpochReport(loss, accuracy)
+
+    def result(self) -> float | None:
+        """Accuracy in [0, 1]."""
+        return self.report.accuracy
+
+
+def measure(stage: Stage[Any], method: Mntdp, data: TaskData) -> tuple[float, float]:
+    """Accuracy in [0, 1] and loss of a task as it is computed now, on its validation images."""
+    images = data.train if data.valid is None else data.valid
+    method.model.eval()
+    forward = partial(method.model.forward_single_task, task_label=data.index)
+    return evaluate(forward, images, method.eval_mb_size, stage.count_images)

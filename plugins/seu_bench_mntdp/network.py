@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -41,8 +41,8 @@ class Candidate(nn.Module):
     """A path that is tried, with new modules.
 
     Args:
-        choices: module of each place; where it is ``None`` the new one is computed.
-        modules: new ones by their place. There may be one where a kept module is chosen; it is not computed then.
+        choices: module of each place, ``None`` for a new one.
+        modules: new ones by their place.
     """
 
     def __init__(self, choices: Choices, modules: Mapping[int, Module]) -> None:
@@ -53,22 +53,6 @@ class Candidate(nn.Module):
     def new_at(self, place: int) -> Module:
         """The new module of a place."""
         return cast(Module, self.new[str(place)])
-
-    @property
-    def places(self) -> list[int]:
-        """Places with a new module."""
-        return [int(place) for place in self.new]
-
-    def trim(self) -> None:
-        """Forget the new modules of places whose kept module is chosen."""
-        for place, choice in enumerate(self.choices):
-            if choice is not None and str(place) in self.new:
-                del self.new[str(place)]
-
-
-def where_new(choices: Sequence[int | None]) -> list[int]:
-    """Places that a new module is made for."""
-    return [place for place, choice in enumerate(choices) if choice is None]
 
 
 class ModularResNet(UnitModel):
@@ -133,7 +117,7 @@ class ModularResNet(UnitModel):
 
     # ------------------------------------------------------------------ growth
 
-    def try_path(self, choices: Choices, device: torch.device | None = None, *, new_everywhere: bool = False) -> None:
+    def try_path(self, choices: Choices, device: torch.device | None = None) -> None:
         """Compute the next task on a path with new modules, whose weights the global generator draws.
 
         Raises:
@@ -145,30 +129,11 @@ class ModularResNet(UnitModel):
                 f"all of the stream's {self.task} tasks are learned",
                 remedy="train on each experience of benchmark.train_stream once, with a strategy made for it",
             )
-        places = range(self.places) if new_everywhere else where_new(choices)
-        self.tried = self._candidate(choices, places).to(device)
-
-    def choose(self, choices: Choices) -> None:
-        """Compute the candidate that is tried on another path of kept and new modules.
-
-        Raises:
-            ValueError: there is no candidate, or a choice does not exist.
-        """
-        if self.tried is None or not {*where_new(choices)} <= {*self.tried.places}:
-            raise ValueError("a new module is chosen where the candidate has none")
-        self._check(choices)
-        self.tried.choices = tuple(choices)
+        self.tried = self._candidate(choices).to(device)
 
     def hold(self) -> None:
-        """Let the candidate that is tried be the best one, in the place of the one that was, without what its path
-        does not use."""
-        if self.tried is not None:
-            self.tried.trim()
+        """Let the candidate that is tried be the best one, in the place of the one that was."""
         self.best, self.tried = self.tried, None
-
-    def drop(self) -> None:
-        """Forget the candidate that is tried."""
-        self.tried = None
 
     def adopt(self) -> None:
         """Freeze the new modules of the best candidate, and let its path be the task's.
@@ -254,14 +219,9 @@ class ModularResNet(UnitModel):
     # ------------------------------------------------------------------ architecture
 
     def architecture(self) -> dict[str, Any]:
-        """The paths, and of the candidates the choices and the places with new modules."""
-        return {
-            "paths": [list(path) for path in self.paths],
-            **{
-                name: None if candidate is None else {"choices": list(candidate.choices), "new": candidate.places}
-                for name, candidate in (("tried", self.tried), ("best", self.best))
-            },
-        }
+        """The paths, and the choices of the candidates."""
+        tried, best = (it and list(it.choices) for it in (self.tried, self.best))
+        return {"paths": [list(path) for path in self.paths], "tried": tried, "best": best}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Give a network without modules those of ``architecture``.
@@ -276,20 +236,11 @@ class ModularResNet(UnitModel):
             if len(path) != self.places:
                 raise ValueError(f"a path of {len(path)} modules does not fit {self.places} places")
             choices = [None if number == count else number for number, count in zip(path, there, strict=True)]
-            self.best = self._candidate(choices, where_new(choices))
+            self.best = self._candidate(choices)
             self.adopt()
-        self.tried, self.best = (
-            None if (saved := architecture[name]) is None else self._candidate(saved["choices"], saved["new"])
-            for name in ("tried", "best")
-        )
+        self.tried, self.best = (it and self._candidate(it) for it in (architecture["tried"], architecture["best"]))
 
-    def _candidate(self, choices: Sequence[int | None], places: Iterable[int]) -> Candidate:
-        self._check(choices)
-        head: Callable[[], nn.Module] = partial(nn.Linear, self.channels, self.classes_per_task[self.task])
-        makers = [*self._makers, head]
-        return Candidate(tuple(choices), {place: Module(makers[place]()) for place in places})
-
-    def _check(self, choices: Sequence[int | None]) -> None:
+    def _candidate(self, choices: Sequence[int | None]) -> Candidate:
         if len(choices) != self.places:
             raise ValueError(f"{len(choices)} choices do not fit {self.places} places")
         for place, choice in enumerate(choices):
@@ -297,6 +248,9 @@ class ModularResNet(UnitModel):
                 raise ValueError(f"place {place} has no module {choice}")
         if choices[-1] is not None and not self.can_reuse_head(self.unit_tasks[-1][choices[-1]]):
             raise ValueError(f"head {choices[-1]} is not for {self.classes_per_task[self.task]} classes")
+        head: Callable[[], nn.Module] = partial(nn.Linear, self.channels, self.classes_per_task[self.task])
+        makers, new = [*self._makers, head], [place for place, choice in enumerate(choices) if choice is None]
+        return Candidate(tuple(choices), {place: Module(makers[place]()) for place in new})
 
     def _candidate_of(self, task: int) -> Candidate | None:
         if task < self.task:

@@ -5,6 +5,7 @@ arXiv:1701.08734) in its supervised form: the baseline of that name in the code 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -13,12 +14,11 @@ from torch import nn
 
 from seu_bench import Method
 from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TaskInferenceOptions, TuningGrid
-from seu_bench.models import count_parameters, freeze, state_bytes
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
     EpochReport,
     Phase,
-    StageCost,
     StrategyContext,
     TaskData,
     TrainingStage,
@@ -26,11 +26,11 @@ from seu_bench.training import (
     cosine_rate,
     evaluate,
     evaluation_passes,
+    fixed_cost,
     on_meta,
-    priced,
     set_rate,
-    task_flops,
     task_macs,
+    training_passes,
 )
 from seu_bench_kit import chain_of, packed_bytes
 from seu_bench_pathnet.network import CONTENDERS, ModularNetwork, Tournament, Turn, turns
@@ -92,41 +92,27 @@ class PathNet(Method):
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """Parameters, memory, masks and image passes are exact, operations a range.
-
-        Every module is there from the start. A path has from one module in each layer to ``active``; of its modules all
-        train, or from the second task on none. Both paths are trained for all epochs.
-        """
+        """All but multiply-accumulates is exact: every module is there from the start, and both paths are trained for
+        all epochs. A path has from one module in each layer to ``active``."""
         options, plan = context.options, context.plan
-        network = on_meta(lambda: cls.make_model(context))
-        params = (count_parameters(network),) * len(plan.tasks)
-        bits = tuple(task * network.path_bits for task in range(1, len(plan.tasks) + 1))
-        masks, state = packed_bytes(network.path_bits), state_bytes(network)
-        memory = tuple(state + task * masks for task in range(1, len(plan.tasks) + 1))
+        network, tasks = on_meta(lambda: cls.make_model(context)), range(1, len(plan.tasks) + 1)
+        params, state, masks = count_parameters(network), state_bytes(network), packed_bytes(network.path_bits)
 
-        def try_everywhere(modules: int) -> None:
+        def macs(modules: int) -> tuple[int, ...]:
             for task in range(len(plan.tasks)):
                 network.try_path(task, (tuple(range(modules)),) * len(network.layers))
+            return task_macs(network, plan, one_path=True)
 
-        try_everywhere(options.active)
-        macs, most = task_macs(network, plan, one_path=True), task_flops(network, plan, one_path=True)
-        try_everywhere(1)
-        macs_min, first = task_macs(network, plan, one_path=True), task_flops(network, plan, one_path=True)
-        freeze(network.layers)
-        least = (*first[:1], *task_flops(network, plan, one_path=True)[1:])
-
-        epochs = CONTENDERS * options.applied_to(context.protocol.training).epochs
-        searches = [
-            StageCost(
-                "search",
-                index,
-                epochs * task.num_train,
-                epochs * task.num_valid if options.restore == "best_valid" else 0,
-            )
-            for index, task in enumerate(plan.tasks)
+        training, select = options.applied_to(context.protocol.training), options.restore == "best_valid"
+        stages = [
+            replace(it, name="search", train=CONTENDERS * it.train, evaluate=CONTENDERS * it.evaluate)
+            for it in training_passes(plan, training, validate=select)
         ]
-        stages = (*priced(searches, most, least), *evaluation_passes(plan))
-        return Cost(params, params, macs, macs_min, stages, memory, memory, bits)
+        cost = fixed_cost(params, macs(options.active), [*stages, *evaluation_passes(plan)])
+        memory, bits = (
+            tuple(more + task * each for task in tasks) for more, each in ((state, masks), (0, network.path_bits))
+        )
+        return replace(cost, macs_min=macs(1), memory_bytes=memory, memory_bytes_min=memory, mask_bits=bits)
 
 
 class PathSearch(TrainingStage):

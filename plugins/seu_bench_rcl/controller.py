@@ -12,7 +12,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models import FlopCounter
 from seu_bench.training.state import get_state, set_state
 
 #: Numbers that each of the two layers of the LSTM computes.
@@ -116,19 +115,6 @@ class Controller:
         """Restore what :meth:`state_dict` returned."""
         for name in vars(self):
             set_state(self, name, state[name])
-
-
-def controller_flops(layers: int, choices: int) -> int:
-    """Operations of the controller in one trial: it draws once and learns once."""
-    with torch.device("meta"):
-        policy, baseline, state = Policy(layers, choices), nn.Linear(choices, 1), torch.zeros(choices)
-    with FlopCounter() as counter:
-        with torch.no_grad():
-            policy(state)
-        with torch.enable_grad():
-            baseline(state[None]).sum().backward()
-            policy(state).sum().backward()
-    return counter.flops
 
 
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from seu_bench import Method
 from seu_bench.config import (
     LEARNING_RATES,
     BackboneOptions,
@@ -21,7 +18,6 @@ from seu_bench.config import (
     TaskInferenceOptions,
     TuningGrid,
 )
-from seu_bench.models import count_parameters, state_bytes
 from seu_bench.models.multihead import out_of_turn
 from seu_bench.training import (
     BestWeights,
@@ -36,18 +32,13 @@ from seu_bench.training import (
     build_backbone,
     cosine_rate,
     evaluate,
-    evaluation_passes,
     make_sgd,
-    on_meta,
-    pass_flops,
-    priced,
     set_rate,
-    task_macs,
     training_passes,
 )
 from seu_bench.utils import RandomState
-from seu_bench_kit import GrowingNetwork, chain_of, train_epoch
-from seu_bench_rcl.controller import Controller, controller_flops
+from seu_bench_kit import GrowingMethod, GrowingNetwork, chain_of, train_epoch
+from seu_bench_rcl.controller import Controller
 
 
 class Growth(NamedTuple):
@@ -64,14 +55,13 @@ class Growth(NamedTuple):
     weights: Mapping[str, Tensor]
 
 
-class ReinforcedGrowth(Method):
+class ReinforcedGrowth(GrowingMethod):
     """Reinforced continual learning: a controller finds how many units each layer gets (Xu & Zhu 2018).
 
     Weights of earlier tasks never change, so nothing is forgotten.
     """
 
     name = "rcl"
-    scenarios = ("task",)
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of reinforced continual learning; ``lr_schedule`` and the schedule's are for trials and training."""
@@ -97,7 +87,6 @@ class ReinforcedGrowth(Method):
             return training.model_copy(update={"epochs": self.trial_epochs or training.epochs})
 
     options: Options
-    model: GrowingNetwork
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> GrowingNetwork:
@@ -108,13 +97,13 @@ class ReinforcedGrowth(Method):
         """Training of the first network for the first task; then a search, and training if it is asked for."""
         if task.index == 0:
             return [Phase(lambda: self._first_training(task), lambda _: self.model.freeze())]
-        search = Phase(lambda: self.search_stage(task), lambda found: self.grow(task, found))
+        search = Phase(lambda: self.search_stage(task), lambda found: self.adopt(task, found))
         if self.options.finish == "keep":
             return [search]
         return [search, Phase(lambda: self.training_stage(task), lambda _: self.model.freeze())]
 
     def _first_training(self, task: TaskData) -> TrainingStage:
-        self._add(task, first_units(self.model))
+        self.grow(task, self.model.first_units)
         return self.training_stage(task)
 
     def search_stage(self, task: TaskData) -> GrowthSearch:
@@ -127,18 +116,12 @@ class ReinforcedGrowth(Method):
             raise out_of_turn(task.index, len(self.model.heads))
         return GrowthSearch(self, task)
 
-    def grow(self, task: TaskData, found: Growth) -> None:
+    def adopt(self, task: TaskData, found: Growth) -> None:
         """Add what the search found, with the weights of its trial; they are frozen unless training follows."""
-        self._add(task, found.units)
+        self.grow(task, found.units)
         self.model.trainable_module(task.index).load_state_dict(found.weights)
         if self.options.finish == "keep":
             self.model.freeze()
-
-    def _add(self, task: TaskData, units: Sequence[int]) -> None:
-        if task.index != len(self.model.heads):
-            raise out_of_turn(task.index, len(self.model.heads))
-        with self.drawing("grow", task):
-            self.model.grow(units, self.device)
 
     def describe(self) -> dict[str, Any]:
         """The units that each learned task added to each layer."""
@@ -147,62 +130,21 @@ class ReinforcedGrowth(Method):
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """Image passes exactly, sizes as a range: at most every task but the first adds ``max_units`` units to each
-        layer, at least none but a head."""
+        """Image passes exactly; at most every task but the first adds ``max_units`` units to each layer."""
         options, plan = context.options, context.plan
         training, select = options.applied_to(context.protocol.training), options.restore == "best_valid"
-
-        def sizes_with(added: int) -> Any:
-            """Parameters, bytes and multiply-accumulates after each task, and operations per image of learning it."""
-            network = on_meta(lambda: cls.make_model(context))
-            network.train()
-            params, memory, flops = [], [], []
-            for task in range(len(plan.tasks)):
-                units = (added,) * len(network.chain) if task else first_units(network)
-                on_meta(partial(network.grow, units))
-                params.append(count_parameters(network))
-                memory.append(state_bytes(network))
-                flops.append(pass_flops(partial(network.forward_single_task, task_label=task), plan))
-                network.freeze()
-            return tuple(params), tuple(memory), task_macs(network, plan), flops, len(network.chain)
-
-        params, memory, macs, flops, layers = sizes_with(options.max_units)
-        params_min, memory_min, macs_min, flops_min, _ = sizes_with(0)
         trained = training_passes(plan, training, validate=select)
-        if options.finish == "keep":
-            trained = trained[:1]
-        searches = []
+        stages, epochs = trained[:1] if options.finish == "keep" else trained, options.trying(training).epochs
         for index, task in enumerate(plan.tasks[1:], start=1):
-            passes = trial_passes(task.num_train, task.num_valid, options.trying(training).epochs, select=select)
-            searches.append(StageCost("search", index, *(options.trials * count for count in passes)))
-        # The controller's operations are the same whatever it draws.
-        own = options.trials * controller_flops(layers, options.max_units + 1)
-        stages = [
-            *priced(trained, flops, flops_min),
-            *(
-                replace(it, flops=(it.flops or 0) + own, flops_min=(it.flops_min or 0) + own)
-                for it in priced(searches, flops, flops_min)
-            ),
-            *evaluation_passes(plan),
-        ]
-        return Cost(params, params_min, macs, macs_min, tuple(stages), memory, memory_min)
-
-
-def first_units(model: GrowingNetwork) -> tuple[int, ...]:
-    """The units of the first network: those of the backbone."""
-    return tuple(layer.units for layer in model.chain)
-
-
-def trial_passes(images: int, valid: int, epochs: int, *, select: bool) -> tuple[int, int]:
-    """Image passes of a trial.
-
-    Returns:
-        Images that train and images that are scored. Without validation images, those of the first and of the second
-        half of the training images, which are scored once.
-    """
-    if not valid:
-        return epochs * (images // 2), images - images // 2
-    return epochs * images, (epochs if select else 1) * valid
+            count, valid = task.num_train, task.num_valid
+            # Without validation images either half of the training images has a part.
+            passes = (
+                (epochs * count, (epochs if select else 1) * valid)
+                if valid
+                else (epochs * (count // 2), -(-count // 2))
+            )
+            stages.append(StageCost("search", index, *(options.trials * it for it in passes)))
+        return cls.bounded_cost(context, lambda network: (options.max_units,) * len(network.chain), stages)
 
 
 class Trial:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions, TaskInferenceOptions
 from seu_bench.config.common_options import Cells
-
-#: With which running statistics a task computes the units that it reuses.
-Statistics: TypeAlias = Literal["frozen", "per_task"]
-#: What a task trains for itself of the units that it reuses.
-Adaptation: TypeAlias = Literal["none", "norms"]
 
 
 class MdlOptions(ScoringOptions):
@@ -47,6 +43,8 @@ class CreationOptions(MdlOptions):
 class SeuOptions(SelectingOptions, TaskInferenceOptions):
     """Options of SEU; the schedule's are those of the training stage."""
 
+    removed: ClassVar[Mapping[str, Any]] = {"statistics": "frozen", "adaptation": "none"}
+
     preset: Literal["default", "paper_literal", "code"] = Field(
         "default", description="a consistent set of the choices below; options given besides it win"
     )
@@ -62,16 +60,6 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     )
     factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
     warm_start: bool = Field(True, description="whether training starts from the weights of the creation stage")
-    statistics: Statistics = Field(
-        "frozen",
-        description="running statistics of reused units' BatchNorm: those they were frozen with (code), or each "
-        "task's own, estimated in one more pass over its training images",
-    )
-    adaptation: Adaptation = Field(
-        "none",
-        description="what a task trains for itself of units that it reuses: nothing (paper), or their BatchNorms, "
-        "statistics included",
-    )
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"
     )
@@ -84,12 +72,6 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     def _one_number_of_channels(self) -> Self:
         if self.channels is not None and self.width != 1:
             raise ValueError("channels gives a number and width a factor of the protocol's: leave out one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _one_kind_of_statistics(self) -> Self:
-        if self.statistics == "per_task" and self.adaptation == "norms":
-            raise ValueError("adaptation=norms gives each task statistics of its own already: leave statistics=frozen")
         return self
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.errors import RequestError
-from seu_bench.models import RepeatedBatches, count_parameters, state_bytes
+from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
-    EpochReport,
     Phase,
     Stage,
     StageCost,
@@ -41,65 +39,8 @@ from seu_bench_kit import (
 )
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.search_space import stem_parameters
-from seu_bench_seu.options import Adaptation, SeuOptions, Statistics
-from seu_bench_seu.statistics import UnitNorms, UnitStatistics
+from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.super_model import SuperModel
-
-
-class StatisticsStage(Stage[dict[int, UnitStatistics]]):
-    """One pass over a task's training images on its path; the result has the statistics of each layer whose unit is
-    reused. No epoch where the path reuses nothing.
-
-    Batches are shuffled, for a batch should look like the task. Reused units are normalised by the batch, so that each
-    sees what the ones before it will give once they have the new statistics; new units are computed as creation left
-    them. Nothing of the model changes.
-
-    Args:
-        model: the task has its path, and the units that it reuses are frozen.
-        batch_size: images in a batch.
-        seed: of the order of images.
-    """
-
-    def __init__(self, model: SuperModel, task: TaskData, batch_size: int, seed: int, device: torch.device) -> None:
-        self.path = [model.unit(layer, index) for layer, index in enumerate(model.paths[task.index])]
-        self.estimates = {layer: UnitStatistics(unit) for layer, unit in enumerate(self.path) if unit.frozen}
-        super().__init__("statistics", task.index, 1 if self.estimates else 0, seed, device)
-        self.model = model
-        self.images = task.train
-        self.batch_size = batch_size
-
-    def run_epoch(self) -> EpochReport:
-        """The pass; neither loss nor accuracy is measured."""
-        self.model.eval()
-        with torch.no_grad(), RepeatedBatches() as repeated, ExitStack() as modes:
-            for layer, estimate in self.estimates.items():
-                modes.enter_context(estimate.estimated_by(self.path[layer]))
-            for x, y in self.images.batches(self.batch_size, shuffle=True):
-                repeated.begin()
-                self._compute(x)
-                repeated.end(len(y))
-                self.count_images(len(y))
-        return EpochReport()
-
-    def result(self) -> dict[int, UnitStatistics]:
-        """The statistics by layer."""
-        return self.estimates
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """The statistics as far as they are."""
-        return {"estimates": {layer: estimate.state_dict() for layer, estimate in self.estimates.items()}}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        for layer, estimate in self.estimates.items():
-            estimate.load_state_dict(state["estimates"][layer])
-
-    def _compute(self, x: Tensor) -> None:
-        inputs: tuple[Tensor, ...] = (x,)
-        for layer, unit in enumerate(self.path[: max(self.estimates) + 1]):
-            estimate = self.estimates.get(layer)
-            output: Tensor = unit(*inputs) if estimate is None else estimate(unit, *inputs)
-            inputs = (output, output) if layer == 0 else (inputs[-1], output)
 
 
 class Seu(StagedStrategy):
@@ -112,8 +53,6 @@ class Seu(StagedStrategy):
         search_schedule, creation_schedule: the protocol's budgets, handed to searcher and creator.
         genotype: for every task, in place of a search.
         warm_start: whether training starts from the weights of the creation stage.
-        statistics: whether a task keeps the running statistics of units that it reuses, or has its own.
-        adaptation: what a task trains for itself of units that it reuses.
         options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
     """
 
@@ -129,8 +68,6 @@ class Seu(StagedStrategy):
         creation_schedule: CreationSchedule,
         genotype: Genotype | None = None,
         warm_start: bool = True,
-        statistics: Statistics = "frozen",
-        adaptation: Adaptation = "none",
         **options: Any,
     ) -> None:
         super().__init__(model=model, **options)
@@ -142,22 +79,15 @@ class Seu(StagedStrategy):
         self.creation_schedule = creation_schedule
         self.genotype = genotype
         self.warm_start = warm_start
-        self.statistics: Statistics = statistics
-        self.adaptation: Adaptation = adaptation
         self.genotypes: dict[int, Genotype] = {}
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
-        """Search, creation and perhaps statistics of its own (from the second task on), and training."""
+        """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
         training = Phase(lambda: self._training(task), lambda _: self.model.freeze())
-        statistics = Phase(
-            lambda: self._estimation(task), lambda estimates: self.model.statistics.add(task.index, estimates)
-        )
-        phases = [training]
-        if task.index > 0:
-            phases = [creation, *([statistics] if self.statistics == "per_task" else []), training]
+        phases = [creation, training] if task.index > 0 else [training]
         if self.genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
         return [_after(partial(self._expand, task, self.genotype), phases[0]), *phases[1:]]
@@ -223,13 +153,7 @@ class Seu(StagedStrategy):
         self.model.keep(task.index, path)
         self.chosen[task.index] = self.model.paths[task.index]
 
-    def _estimation(self, task: TaskData) -> StatisticsStage:
-        seed = self.seed_for("statistics", task.index)
-        return StatisticsStage(self.model, task, self.schedule.batch_size, seed, self.device)
-
     def _training(self, task: TaskData) -> TrainingStage:
-        if self.adaptation == "norms":
-            self.model.adapt(task.index)
         if not self.warm_start:
             with RandomState(self.seed_for("renew", task.index), self.device).active():
                 self.model.renew(task.index)
@@ -298,8 +222,6 @@ def build_seu(context: StrategyContext) -> Seu:
         creation_schedule=creation_schedule,
         genotype=named_genotype(options.genotype) if options.genotype else None,
         warm_start=options.warm_start,
-        statistics=options.statistics,
-        adaptation=options.adaptation,
     )
 
 
@@ -318,23 +240,20 @@ def seu_cost(context: StrategyContext) -> Cost:
     small, macs_min = _first_task(context, least)
     large, macs = (small, macs_min) if least == most else _first_task(context, most)
     empty = on_meta(lambda: make_super_model(context))
-    # What a task brings at most: a column, which may lack the stem, and then perhaps has statistics for it.
+    # What a task brings at most: a column, which may lack the stem.
     column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
-    # What it has of its own where it reuses everything.
-    own = [module for layer in range(len(small.layers)) for module in _own(context, small, layer)]
     if options.stem == "shared":
-        stem = _own(context, large, 0)
-        column += count_parameters(*stem) - stem_parameters(plan.channels, large.channels)
-        column_bytes += state_bytes(*stem) - state_bytes(large.unit(0, 0))
+        column -= stem_parameters(plan.channels, large.channels)
+        column_bytes -= state_bytes(large.unit(0, 0))
     first, first_bytes = count_parameters(small), state_bytes(small)
     return Cost(
         tuple(count_parameters(large) + column * task for task in range(tasks)),
-        tuple(first + count_parameters(*own) * task for task in range(tasks)),
+        (first,) * tasks,
         macs,
         macs_min,
         _stages(context),
         tuple(state_bytes(large) + column_bytes * task for task in range(tasks)),
-        tuple(first_bytes + state_bytes(*own) * task for task in range(tasks)),
+        (first_bytes,) * tasks,
     )
 
 
@@ -347,13 +266,6 @@ def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperMode
     for task in range(len(plan.tasks)):
         model.set_path(task, [0] * len(model.layers))
     return model, task_macs(model, plan, one_path=True)
-
-
-def _own(context: StrategyContext, model: SuperModel, layer: int) -> list[UnitStatistics]:
-    """What a task has of its own where it reuses the first unit of a layer."""
-    options = seu_options(context)
-    kinds = [UnitStatistics] * (options.statistics == "per_task") or [UnitNorms] * (options.adaptation == "norms")
-    return [kind(model.unit(layer, 0)) for kind in kinds]
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
@@ -369,9 +281,6 @@ def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
         if index:
             train, score = component_passes(creator, protocol.creation, task.num_train)
             stages.append(StageCost("creation", index, train, score))
-            if options.statistics == "per_task":
-                # At most: a path that reuses nothing takes no pass.
-                stages.append(StageCost("statistics", index, 0, task.num_train))
     training = options.applied_to(protocol.training)
     stages += training_passes(plan, training, validate=options.restore == "best_valid")
     return tuple(stages + evaluation_passes(plan))

@@ -14,7 +14,6 @@ from seu_bench.models.multihead import not_learned
 from seu_bench_kit import ExtensionUnit, Genotype, SearchSpace, Stem, Unit
 from seu_bench_kit.search_space import cell_plans
 from seu_bench_kit.units import UnitModel
-from seu_bench_seu.statistics import TaskStatistics, UnitNorms
 
 
 class SuperModel(UnitModel):
@@ -29,9 +28,6 @@ class SuperModel(UnitModel):
         cells, channels: L and C.
         space: how units are built.
         stem: whether each task brings a stem to choose from, or all share the first.
-
-    Attributes:
-        statistics: what tasks have of their own for units that they reuse; empty unless a strategy adds some.
     """
 
     has_frozen_layers = True
@@ -53,7 +49,6 @@ class SuperModel(UnitModel):
         self.plans = cell_plans(cells, channels)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
         self.heads = nn.ModuleList(nn.Linear(self.plans[-1].output, width) for width in classes)
-        self.statistics = TaskStatistics()
         self.paths: dict[int, tuple[int, ...]] = {}
         self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
         self.unit_genotypes: list[list[Genotype]] = [[] for _ in range(cells + 1)]
@@ -86,7 +81,6 @@ class SuperModel(UnitModel):
         """Nothing that exists now trains again."""
         for _, _, unit in self._all_units():
             unit.freeze()
-        self.statistics.freeze()
 
     # ------------------------------------------------------------------ what a creator sees
 
@@ -126,8 +120,7 @@ class SuperModel(UnitModel):
         return None
 
     def frozen_state(self) -> dict[str, str]:
-        """SHA-256 of everything that no later task may change: units, heads, paths and statistics of the tasks
-        learned."""
+        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
         return {name: _checksum(tensor) for name, tensor in self._frozen()}
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
@@ -153,63 +146,41 @@ class SuperModel(UnitModel):
         """
         if task_label not in self.paths:
             raise not_learned(task_label)
-        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label], task_label))
+        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label]))
         return logits
 
-    def features(self, x: Tensor, path: Sequence[int], task: int | None = None) -> Tensor:
+    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
         """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged."""
-        own, training = self.statistics.of(task), self.statistics.training_layers(task)
-        moving = (at for at, index in enumerate(path) if at in training or not self.unit(at, index).frozen)
-        frozen = next(moving, len(path))
+        frozen = next((at for at, index in enumerate(path) if not self.unit(at, index).frozen), len(path))
         if frozen:
-            older, newer = self._frozen_outputs(x, tuple(path[:frozen]), task if own else None)
+            older, newer = self._frozen_outputs(x, tuple(path[:frozen]))
         else:
-            older = newer = self._unit_output(0, path[0], task, x)
+            older = newer = self.run_unit(self.unit(0, path[0]), x)
         for layer in range(max(1, frozen), len(path)):
-            older, newer = newer, self._unit_output(layer, path[layer], task, older, newer)
+            older, newer = newer, self.run_unit(self.unit(layer, path[layer]), older, newer)
         averaged: Tensor = newer.mean(dim=(2, 3))
         return averaged
 
-    def _unit_output(self, layer: int, index: int, task: int | None, *inputs: Tensor) -> Tensor:
-        unit, own = self.unit(layer, index), self.statistics.of(task).get(layer)
-        if own is None:
-            return self.run_unit(unit, *inputs)
-        output: Tensor = own(unit, *inputs)  # never compiled: torch would have to see through the exchange of buffers
-        return output
-
-    def _frozen_outputs(
-        self, x: Tensor, prefix: tuple[int, ...], task: int | None, *, keep: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Outputs of the last two layers of a frozen prefix; ``task`` is ``None`` where it has no statistics."""
+    def _frozen_outputs(self, x: Tensor, prefix: tuple[int, ...], *, keep: bool = True) -> tuple[Tensor, Tensor]:
+        """Outputs of the last two layers of a frozen prefix."""
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
-            layer, index = len(prefix) - 1, prefix[-1]
-            if layer == 0:
-                return (self._unit_output(layer, index, task, x),)
-            older, newer = self._frozen_outputs(x, prefix[:-1], task, keep=False)
-            return newer, self._unit_output(layer, index, task, older, newer)
+            unit = self.unit(len(prefix) - 1, prefix[-1])
+            if len(prefix) == 1:
+                return (self.run_unit(unit, x),)
+            older, newer = self._frozen_outputs(x, prefix[:-1], keep=False)
+            return newer, self.run_unit(unit, older, newer)
 
-        outputs = self.cached_features(x, ("prefix", task, *prefix), compute, keep=keep)
+        outputs = self.cached_features(x, ("prefix", *prefix), compute, keep=keep)
         return outputs[0], outputs[-1]
 
-    def adapt(self, task: int) -> None:
-        """Give the task BatchNorms of its own for the units of its path that are frozen, to train with the rest."""
-        reused = {layer: UnitNorms(unit) for layer, unit in enumerate(self._on_path(task)) if unit.frozen}
-        self.statistics.add(task, reused)
-
     def task_module(self, task: int) -> nn.Module:
-        """The units of the task's path, what it has of its own for some of them, and its head."""
-        own = self.statistics.of(task)
-        units = [
-            norms.beside(unit) if isinstance(norms := own.get(layer), UnitNorms) else unit
-            for layer, unit in enumerate(self._on_path(task))
-        ]
-        return nn.ModuleList([*units, *own.values(), self.heads[task]])
+        """The units of the task's path, and its head."""
+        return nn.ModuleList([*self._on_path(task), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
-        """The new units of the task's path, the BatchNorms that it trains for others, and its head."""
-        new = [unit for unit in self._on_path(task) if not unit.frozen]
-        return nn.ModuleList([*new, *self.statistics.training_layers(task).values(), self.heads[task]])
+        """The new units of the task's path, and its head."""
+        return nn.ModuleList([*(unit for unit in self._on_path(task) if not unit.frozen), self.heads[task]])
 
     def _on_path(self, task: int) -> list[Unit]:
         return [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
@@ -217,8 +188,7 @@ class SuperModel(UnitModel):
     # ------------------------------------------------------------------ the architecture as plain values
 
     def architecture(self) -> dict[str, Any]:
-        """Units with the tasks and genotypes they were made for, which of them are frozen, the paths, and for which
-        layers a task has statistics or BatchNorms of its own, if any has."""
+        """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
             "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
@@ -227,7 +197,6 @@ class SuperModel(UnitModel):
                 for layer, count in enumerate(self.candidates)
             ],
             "paths": {str(task): list(path) for task, path in sorted(self.paths.items())},
-            **self.statistics.architecture(),
         }
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
@@ -248,7 +217,6 @@ class SuperModel(UnitModel):
                     self.unit(layer, -1).freeze()
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
-        self.statistics.load_architecture(architecture, lambda task, layer: self.unit(layer, self.paths[task][layer]))
 
     def _frozen(self) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
@@ -259,9 +227,6 @@ class SuperModel(UnitModel):
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
             yield f"the path of task {task}", torch.tensor(self.paths[task])
-            for layer, own in self.statistics.of(task).items():
-                for name, tensor in own.state_dict().items():
-                    yield f"the statistics of task {task} for layer {layer} ({name})", tensor
 
     def _add_unit(self, layer: int, genotype: Genotype, task: int) -> None:
         self._units(layer).append(self._make_unit(layer, genotype))

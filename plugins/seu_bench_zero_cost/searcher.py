@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -88,6 +88,8 @@ def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
 class ZeroCostSearch(Stage[Genotype]):
     """The search of one task. An epoch draws one genotype and scores it; all see the same batch of training images."""
 
+    state_attributes = ("images", "genotypes", "scores")
+
     def __init__(self, options: ZeroCostOptions, task: SearchTask) -> None:
         super().__init__("search", task.task, options.candidates, task.seed, task.device)
         self.options = options
@@ -97,7 +99,7 @@ class ZeroCostSearch(Stage[Genotype]):
         with self.randomness.active():
             chosen = torch.randperm(len(task.images))[:count]
         self.images = task.images.gather(chosen.to(task.images.device))[0]
-        self.genotypes: list[Genotype] = []
+        self.genotypes: list[dict[str, Any]] = []
         self.scores: dict[str, list[float]] = {
             name: [] for name in ("naswot", "synflow") if options.score in (name, "both")
         }
@@ -106,7 +108,8 @@ class ZeroCostSearch(Stage[Genotype]):
         """Draw a genotype and score it."""
         genotype = self.search_task.space.random_genotype()
         network = genotype_network(self.search_task, self.schedule, genotype)
-        self.genotypes.append(genotype)
+        self.genotypes.append(genotype.to_dict())
+        self.images = self.images.to(self.device)
         if "synflow" in self.scores:
             shape = tuple(self.images.shape[1:])
             self._keep("synflow", synflow(network, (shape[0], shape[1], shape[2])))
@@ -119,21 +122,7 @@ class ZeroCostSearch(Stage[Genotype]):
     def result(self) -> Genotype:
         """The genotype of the best score, or of the best sum of ranks; of equal ones the first drawn."""
         totals = [sum(ranks) for ranks in zip(*(ranked(scores) for scores in self.scores.values()), strict=True)]
-        return self.genotypes[totals.index(max(totals))]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Genotypes and scores so far, and the batch."""
-        return {
-            "genotypes": [genotype.to_dict() for genotype in self.genotypes],
-            "scores": {name: list(scores) for name, scores in self.scores.items()},
-            "images": self.images,
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.genotypes = [Genotype.from_dict(value) for value in state["genotypes"]]
-        self.scores = {name: list(scores) for name, scores in state["scores"].items()}
-        self.images = state["images"].to(self.device)
+        return Genotype.from_dict(self.genotypes[totals.index(max(totals))])
 
     def _keep(self, name: str, score: float) -> None:
         if math.isnan(score):

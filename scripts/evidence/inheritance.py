@@ -41,7 +41,7 @@ SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("inherit
 _MARKERS: Final = "*ov^<>sdPXDhp8"
 #: Options that the sweeps differ in, and what they are where a sweep says nothing.
 _AXES: Final[Mapping[str, object]] = {
-    "width": 1.0, "adaptation": "none", "creator.shared": 0, "creator.copies": True, "creator.relation": "ridge",
+    "width": 1.0, "creator.shared": 0, "creator.copies": True, "creator.relation": "ridge",
 }  # fmt: skip
 
 
@@ -125,7 +125,6 @@ def _configuration(record: Record) -> str:
     parts = [f"`{record.creator}`", f"width {record.options.get('width', 1):g}"]
     if chosen.get("shared"):
         parts.append(f"shared {chosen['shared']}")
-        parts += ["norms"] * (record.options.get("adaptation") == "norms")
     if chosen.get("copies") is False:
         parts.append("no copies")
     if chosen.get("relation", "ridge") != "ridge":

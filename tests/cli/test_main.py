@@ -148,7 +148,10 @@ def test_options_as_a_program_reads_them(command: Command) -> None:
     options = {option["name"]: option for option in document["options"]}
     assert (options["epochs"]["type"], options["epochs"]["range"]) == ("int", "> 0")
     assert options["momentum"]["range"] == ">= 0, < 1"
-    assert (options["order"]["choices"], options["epochs"]["given_as"]) == ([1, 2], "-o searcher.epochs=VALUE")
+    assert (options["restore"]["choices"], options["epochs"]["given_as"]) == (
+        ["best_valid", "last"],
+        "-o searcher.epochs=VALUE",
+    )
     assert "--log-option tensorboard.OPTION=VALUE" in command("list", "loggers", "tensorboard").out
     answer = command("list", "strategies", "ewk")
     assert (answer.status, answer.out) == (2, "") and "did you mean 'ewc'?" in answer.err

@@ -1,32 +1,19 @@
-"""The searches of both budgets: images passed, states and results."""
+"""The block-wise search: images passed, decisions, Q-values and results."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
-from support.tiny import all_threads, disturb, one_thread, registry, same
-from torch import Tensor, nn
+from support.plugins.blockwise import IMAGES, SCHEDULE, search_task
+from support.tiny import all_threads, one_thread, registry
 
-from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
-from seu_bench_blockwise.learning import (
-    Agent,
-    EpsilonSchedule,
-    QLearner,
-    decision_sizes,
-    decoded,
-    density,
-    reward,
-    unit_macs,
-)
-from seu_bench_blockwise.searcher import ScratchSearch, SharedSearch
-from seu_bench_kit.sampling import genotype_network
+from seu_bench_blockwise import BlockwiseOptions
+from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner, decision_sizes, decoded
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 from seu_bench_seu.mdl import MdlSearch
 from seu_bench_seu.options import SearchOptions
@@ -36,17 +23,8 @@ pytestmark = pytest.mark.long
 setup_module, teardown_module = one_thread, all_threads
 
 
-def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> SharedSearch:
-    stage = build_search(BlockwiseOptions(**options), search_task(seed, space))
-    assert isinstance(stage, SharedSearch)
-    return stage
-
-
-def scratch(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ScratchSearch:
-    given = {"budget": "scratch", "samples": 3, "scratch_epochs": 2, **options}
-    stage = build_search(BlockwiseOptions(**given), search_task(seed, space))
-    assert isinstance(stage, ScratchSearch)
-    return stage
+def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> BlockwiseSearch:
+    return BlockwiseSearch(BlockwiseOptions(**options), search_task(seed, space))
 
 
 # --- the budget of shared weights -------------------------------------------------------------------------------------
@@ -59,7 +37,7 @@ def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
     count = len(IMAGES)
     assert count == 17
     options = BlockwiseOptions(epochs=epochs)
-    predicted = estimate_passes(options, SCHEDULE, count)
+    predicted = registry().searchers.find("blockwise").factory.estimate_passes(options, SCHEDULE, count)
     assert predicted == ((epochs or 3) * 8, (epochs or 3) * (8 + 9))
     assert predicted == registry().searchers.find("mdl").factory.estimate_passes(
         SearchOptions(epochs=epochs), SCHEDULE, count
@@ -77,9 +55,9 @@ def test_shared_trains_what_was_decided() -> None:
     for epoch in range(2):
         before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
         stage.advance()
-        decisions, value = stage.agent.learner.memory[epoch]
-        assert len(stage.agent.learner.memory) == epoch + 1 and value == stage.report.accuracy
-        found = stage.agent.genotype(decisions)
+        decisions, value = stage.learner.memory[epoch]
+        assert len(stage.learner.memory) == epoch + 1 and value == stage.report.accuracy
+        found = decoded(stage.space, decisions)
         moved = {n for n, parameter in network.named_parameters() if not torch.equal(parameter, before[n])}
         assert any(".edges." in name for name in moved)
         for name in moved:
@@ -94,59 +72,6 @@ def test_shared_trains_what_was_decided() -> None:
             right = stage.forward_of(decisions)(images).argmax(dim=1) == labels
         assert value == float(right.double().mean())
     assert stage.network is network
-
-
-# --- the budget of trainings from scratch -----------------------------------------------------------------------------
-
-
-def test_scratch_trains_a_fresh_network_for_each() -> None:
-    """Each architecture begins with weights and an Adam of its own and trains so many epochs; after the last it is
-    measured. The rate is a fifth after five epochs, and starts again."""
-    stage = scratch(samples=2, scratch_epochs=7)
-    assert stage.epochs == 14
-    networks: list[nn.Module] = []
-    rates, reports = [], []
-    for epoch in range(14):
-        stage.advance()
-        if epoch % 7 == 0:
-            networks.append(stage.network)
-        assert stage.network is networks[-1]
-        optimizer = stage.optimizer
-        assert isinstance(optimizer, torch.optim.Adam)
-        rates.append(optimizer.param_groups[0]["lr"])
-        reports.append(stage.report)
-        # One batch of eight images per epoch, counted anew for each architecture.
-        assert {int(state["step"]) for state in optimizer.state.values()} == {epoch % 7 + 1}
-        assert len(stage.agent.learner.memory) == (epoch + 1) // 7
-    assert networks[0] is not networks[1]
-    assert rates == pytest.approx([1e-3] * 5 + [2e-4] * 2 + [1e-3] * 5 + [2e-4] * 2, rel=1e-12)
-    assert [report.accuracy is not None for report in reports] == [epoch % 7 == 6 for epoch in range(14)]
-    assert [value for _, value in stage.agent.learner.memory] == [reports[6].accuracy, reports[13].accuracy]
-    assert all(report.loss is not None for report in reports)
-    images, labels = stage.score_images.gather(torch.arange(9))
-    with torch.no_grad():
-        right = stage.network.eval()(images).argmax(dim=1) == labels
-    assert reports[13].accuracy == float(right.double().mean())
-
-
-@pytest.mark.parametrize(("samples", "epochs", "expected"), [(2, None, 2), (None, None, 3), (None, 1, 1), (2, 1, 2)])
-def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
-    """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each,
-    after a batch of seven of the first that recalibrates."""
-    options = BlockwiseOptions(budget="scratch", samples=samples, epochs=epochs, scratch_epochs=2, batch_size=7)
-    train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
-    assert (train, evaluate) == (expected * 2 * 8, expected * (7 + 9))
-    stage = scratch(samples=samples, epochs=epochs, batch_size=7)
-    stage.run()
-    assert stage.epochs == 2 * expected and len(stage.agent.learner.memory) == expected
-    assert stage.image_passes == train + evaluate
-
-
-# --- as stages --------------------------------------------------------------------------------------------------------
-
-
-def equal(one: tuple[Any, dict[str, Tensor]], other: tuple[Any, dict[str, Tensor]]) -> bool:
-    return bool(one[0] == other[0]) and same(one[1], other[1])
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
@@ -272,59 +197,10 @@ def test_epsilon_as_published() -> None:
     assert schedule.at(0.53) == pytest.approx(0.9) and schedule.at(1.0) == pytest.approx(0.1)
 
 
-def agent(space: SearchSpace | None = None, **options: Any) -> Agent:
-    return Agent(BlockwiseOptions(**options), search_task(space=space), SCHEDULE)
-
-
-def macs_directly(network: nn.Module) -> int:
-    """Of one image, from what convolutions and linear layers are given and give."""
-    total = 0
-
-    def add(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal total
-        if isinstance(module, nn.Conv2d):
-            kernel = module.kernel_size[0] * module.kernel_size[1]
-            total += output.numel() * kernel * module.in_channels // module.groups
-        elif isinstance(module, nn.Linear):
-            total += module.in_features * module.out_features
-
-    for module in network.modules():
-        module.register_forward_hook(add)
-    network.eval()(torch.zeros(1, 1, 8, 8))
-    return total
-
-
-@every_space
-def test_reward_terms(space: SearchSpace) -> None:
-    """Accuracy less the weighted logarithms of millions of multiply-accumulates and of edges per node."""
-    task = search_task(space=space)
-    genotype = space.random_genotype(random.Random(0).randrange)
-    macs = macs_directly(genotype_network(task, SCHEDULE, genotype))
-    assert unit_macs(task, SCHEDULE, genotype) == macs > 0
-    # Two forms with six nodes each, the two inputs among them.
-    carrying = sum(edge.operation != "none" for edge in genotype.normal + genotype.reduction)
-    assert density(genotype) == carrying / 12
-    for mu, rho in ((0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (0.3, 0.7)):
-        options = BlockwiseOptions(mac_weight=mu, density_weight=rho)
-        expected = 0.625 - mu * math.log(macs / 1e6) - rho * math.log(carrying / 12)
-        assert reward(options, task, SCHEDULE, genotype, 0.625) == pytest.approx(expected, abs=1e-12)
-
-
-def test_reward_of_an_empty_genotype() -> None:
-    """Without an edge that carries anything the reward is finite still."""
-    space = SearchSpace("all14")
-    empty = decoded(space, [0] * 28)
-    options = BlockwiseOptions(mac_weight=1.0, density_weight=1.0)
-    assert math.isfinite(reward(options, search_task(space=space), SCHEDULE, empty, 0.5))
-
-
-def test_choice_by_reward_or_by_the_values() -> None:
-    """The best reward of all is taken, or what the Q-values lead to, which one lucky try does not turn."""
-    lucky, steady = [1, 5, 0, 3] * 8, [0, 4, 0, 6] * 8
-    for choose, expected in (("best_reward", lucky), ("greedy", steady)):
-        made = agent(choose=choose, replay=0)
-        for decisions, accuracy, times in ((lucky, 0.9, 1), (steady, 0.85, 60)):
-            for _ in range(times):
-                made.learn(decisions, accuracy)
-        disturb()
-        assert made.result() == decoded(SearchSpace(), expected)
+def test_best_reward_is_chosen() -> None:
+    """One lucky try, whatever the Q-values lead to."""
+    stage, lucky = shared(replay=0), (1, 5, 0, 3) * 8
+    stage.learn(lucky, 0.9, 0.0)
+    for _ in range(60):
+        stage.learn((0, 4, 0, 6) * 8, 0.85, 0.0)
+    assert stage.result() == decoded(SearchSpace(), lucky)

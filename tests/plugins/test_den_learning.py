@@ -45,14 +45,14 @@ def reports() -> Iterator[Callable[[Learner], list[Any]]]:
 
 def test_stages(reports: Callable[[Learner], list[Any]]) -> None:
     """Their order, their length, and passes as the estimate says where all are needed."""
-    found = learner({**ALWAYS, "selection_epochs": 1})
+    found = learner(ALWAYS)
     seen = reports(found)
     found.learn_all()
     train, valid = (len(getattr(found.stream.tasks[0], name)) for name in ("train", "valid"))
     full = 2 * (train + valid)
     assert [(each.stage, each.task, each.epoch, each.image_passes) for each in seen] == [
         ("training", 0, 2, full),
-        ("selection", 1, 1, train),
+        ("selection", 1, 2, 2 * train),
         ("training", 1, 2, full),
         ("expansion", 1, 2, full),
         ("drift", 1, 2, full),
@@ -65,16 +65,13 @@ def test_stages(reports: Callable[[Learner], list[Any]]) -> None:
 
 
 def test_stages_that_are_not_needed(reports: Callable[[Learner], list[Any]]) -> None:
-    """The network is as large as at first, but for the new head; sizes and operations are the least of the estimate."""
+    """The network is as large as at first, but for the new head; sizes are the least of the estimate."""
     found = learner(NEVER)
     seen = reports(found)
     found.learn_all()
     assert [each.epoch for each in seen if each.stage in ("expansion", "splitting")] == [0, 0]
     assert found.model.widths(1) == found.model.widths(0) == (20, 20)
     assert found.sizes.params_total[1] == found.cost.params_total_min[1]
-    drift = next(cost for cost in found.cost.stages if cost.name == "drift")
-    took = next(each for each in seen if each.stage == "drift")
-    assert took.flops == drift.flops_min
 
 
 def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:

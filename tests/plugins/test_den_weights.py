@@ -186,7 +186,6 @@ def test_drift(drifted: tuple[GrowingNetwork, list[OldLayer]]) -> None:
     assert found(0.2, 10) == [[0], []]
     assert found(0.001, 10) == [[0, 1], [1]]
     assert found(0.001, 1) == [[0], [1]]
-    assert found(0.001, 1, "least_drifted") == [[1], [1]]
     weights = 0.5**2 + 0.005**2 + 0.1**2
     assert float(distance(made, 0, old).detach()) == pytest.approx(weights + 1.0 + 1.0)
 

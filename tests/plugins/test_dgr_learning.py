@@ -20,7 +20,7 @@ from support.tiny import (
     registry,
     task_of,
 )
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from seu_bench import load_model
@@ -35,8 +35,8 @@ from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
 from seu_bench.testing.streams import class_split
 from seu_bench.training import memory_of
-from seu_bench_methods.dgr import Dgr
-from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, divergence, gradient_penalty
+from seu_bench.training.stage import TaskData
+from seu_bench_methods.dgr import Dgr, GeneratorStage, ImageGenerator, divergence
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -77,12 +77,10 @@ def in_double(model: Any, images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("scenario", ["class", "domain"])
-@pytest.mark.parametrize(("targets", "replay_batch"), [("hard", None), ("soft", 5)])
-def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | None) -> None:
+def test_loss_of_every_batch(scenario: str) -> None:
     """``r L + (1 - r) L'`` with r = 1, 1/2, 1/3, in float64; labels are those of the solver that the task found."""
     source = stream(scenario)
-    more = {} if replay_batch is None else {"replay_batch": replay_batch}
-    strategy: Dgr = dgr(source, targets=targets, **more)
+    strategy: Dgr = dgr(source)
     loss_of_batch, batches = strategy.criterion, [0, 0, 0]
 
     def watched() -> Tensor:
@@ -97,15 +95,12 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
         if task:
             torch.set_rng_state(before)
             with torch.no_grad():
-                images = strategy.model.generator.images(replay_batch or len(strategy.mb_y))
+                images = strategy.model.generator.images(len(strategy.mb_y))
             torch.set_rng_state(after)
             known = in_double(solvers[task], images)
             assert known.shape[1] == (2 * task if scenario == "class" else 2)
             answers = in_double(strategy.model, images).log_softmax(dim=1)
-            if targets == "hard":
-                each = [-answer[label] for answer, label in zip(answers, known.argmax(dim=1), strict=True)]
-            else:
-                each = list(-(known.softmax(dim=1) * answers[:, : known.shape[1]]).sum(dim=1))
+            each = [-answer[label] for answer, label in zip(answers, known.argmax(dim=1), strict=True)]
             expected = expected / (task + 1) + task / (task + 1) * torch.stack(each).mean()
         assert found.item() == pytest.approx(expected.item(), rel=1e-4)
         return found
@@ -118,17 +113,10 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
     assert batches == [2 * 3] * 3  # 48 images
 
 
-# --- the generator -----------------------------------------------------------------------------------------------
-
-
-# --- what is kept, and what is not -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
-def test_memory_is_solver_and_generator(generator: str) -> None:
-    """Four bytes for each parameter, encoder and critic among them, and for the ends of each channel's range."""
+def test_memory_is_solver_and_generator() -> None:
+    """Four bytes for each parameter, the encoder's among them, and for the ends of each channel's range."""
     source = stream()
-    strategy: Dgr = learn(source, dgr(source, generator=generator, critic_steps=1), tasks=1)
+    strategy: Dgr = learn(source, dgr(source), tasks=1)
     solver, numbers = strategy.model.alone(0), count_parameters(strategy.model.generator)
     taken = memory_of(strategy)
     assert taken is not None
@@ -137,18 +125,9 @@ def test_memory_is_solver_and_generator(generator: str) -> None:
     assert count_parameters(strategy.model.task_module(0)) == count_parameters(solver)
 
 
-# --- resuming and cost -------------------------------------------------------------------------------------------
-
-
-SHAPE = (1, 8, 8)
-
-
-def made(kind: str, shape: tuple[int, int, int] = SHAPE, critic_steps: int = 2) -> ImageGenerator:
+def made(shape: tuple[int, int, int] = (1, 8, 8)) -> ImageGenerator:
     torch.manual_seed(0)
-    return Vae(shape, 5, 16) if kind == "vae" else Wgan(shape, 5, 4, 10.0, critic_steps)
-
-
-each_kind = pytest.mark.parametrize("kind", ["vae", "wgan_gp"])
+    return ImageGenerator(shape, 5, 16)
 
 
 # --- the autoencoder's loss --------------------------------------------------------------------------------------
@@ -163,7 +142,7 @@ def test_divergence_by_hand() -> None:
 
 def test_loss_against_distributions() -> None:
     """Bernoulli likelihood of each pixel and normal latents, as torch's own distributions have them."""
-    model = Vae((1, 3, 4), 5, 7).double()
+    model = ImageGenerator((1, 3, 4), 5, 7).double()
     pixels = torch.rand(6, 1, 3, 4, dtype=torch.float64)
     torch.manual_seed(1)
     losses = model.losses(pixels)
@@ -184,92 +163,32 @@ def test_size_of_the_autoencoder() -> None:
     pixels, hidden, latent = 3 * 9 * 7, 16, 5
     encoder = pixels * hidden + hidden + hidden * hidden + hidden + 2 * (hidden * latent + latent)
     decoder = latent * hidden + hidden + hidden * hidden + hidden + hidden * pixels + pixels
-    assert count_parameters(made("vae", (3, 9, 7))) == encoder + decoder
+    assert count_parameters(made((3, 9, 7))) == encoder + decoder
 
 
-# --- the critic's loss -------------------------------------------------------------------------------------------
-
-
-def test_penalty_of_a_linear_critic() -> None:
-    """Its gradient is its weight w everywhere: (|w| - 1)^2, with the gradient 2 (|w| - 1) w / |w|."""
-    weight = torch.tensor([[2.0, -1.0, 2.0, 4.0]], dtype=torch.float64, requires_grad=True)  # of length 5
-    one, other = torch.rand(2, 3, 1, 2, 2, dtype=torch.float64)
-    penalty = gradient_penalty(lambda x: x.flatten(1) @ weight.t(), one, other)
-    assert penalty.item() == pytest.approx(16.0, rel=1e-12)
-    penalty.backward()
-    assert weight.grad is not None
-    assert torch.allclose(weight.grad, 2 * 4 * weight.detach() / 5, rtol=1e-12)
-
-
-def test_critic_loss_of_a_linear_critic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Score of made images - score of given ones + 10 (|w| - 1)^2."""
-    model = made("wgan_gp")
-    assert isinstance(model, Wgan)
-    model.critic = nn.Sequential(nn.Flatten(), nn.Linear(64, 1, bias=False))
-    model.double()
-    fixed, given = torch.rand(2, 3, *SHAPE, dtype=torch.float64)
-    monkeypatch.setattr(model, "pixels", lambda count: fixed[:count])
-    weight = model.critic[1].weight.detach().squeeze()
-    scores = (fixed.flatten(1) - given.flatten(1)) @ weight
-    expected = float(scores.mean()) + 10 * (float(weight.norm()) - 1) ** 2
-    assert model.critic_loss(given).item() == pytest.approx(expected, rel=1e-12)
-
-
-# --- steps -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("share", [1.0, 1 / 2, 1 / 3])
-@pytest.mark.parametrize(("kind", "loss"), [("vae", "losses"), ("wgan_gp", "critic_loss")])
-def test_shares_of_a_step(kind: str, loss: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """r times the loss of the task's images plus (1 - r) times that of replayed ones, also where those are more."""
-    model = made(kind)
-    free = next(model.parameters())
-
-    def brightness(pixels: Tensor) -> Tensor:
-        each = pixels.double().flatten(1).mean(dim=1) + 0.0 * free.sum() + 0.0 * list(model.parameters())[-1].sum()
-        return each if kind == "vae" else each.mean()
-
-    monkeypatch.setattr(model, loss, brightness)
-    replayed = (lambda count: torch.full((2 * count, *SHAPE), 0.75)) if share < 1 else None
-    found, _ = model.step(model.optimizers(0.0), lambda: torch.full((4, *SHAPE), 0.25), replayed, share)
+@pytest.mark.parametrize("task", [0, 1, 2])
+def test_shares_of_a_step(task: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """r times the loss of the task's images plus (1 - r) times that of as many replayed ones, r = 1, 1/2, 1/3."""
+    source = stream()
+    stage = GeneratorStage(dgr(source), TaskData(task, source.tasks[task].train, None))
+    free = next(stage.generator.parameters())
+    monkeypatch.setattr(stage.generator, "losses", lambda x: x.double().flatten(1).mean(dim=1) + 0.0 * free.sum())
+    if stage.old is not None:
+        monkeypatch.setattr(stage.old, "pixels", lambda count: torch.full((count, 1, 8, 8), 0.75))
+    found, passes = stage.step(torch.full((4, 1, 8, 8), 0.25))
+    share = 1 / (task + 1)
     assert float(found) == pytest.approx(0.25 * share + 0.75 * (1 - share), rel=1e-12)
-
-
-@pytest.mark.parametrize("critic_steps", [1, 3])
-def test_steps_of_critic_and_generator(critic_steps: int) -> None:
-    """The critic takes so many on fresh images, the generator one, which leaves the critic where it is."""
-    model = made("wgan_gp", critic_steps=critic_steps)
-    assert isinstance(model, Wgan)
-    optimizers, asked = model.optimizers(0.01), []
-    taken: list[str] = []
-    weights = [parameter.detach().clone() for parameter in model.critic.parameters()]
-    for name, optimizer in zip(("critic", "maker"), optimizers, strict=True):
-        optimizer.register_step_pre_hook(lambda *_, name=name: taken.append(name))
-
-    def real() -> Tensor:
-        asked.append([parameter.detach().clone() for parameter in model.maker.parameters()])
-        return torch.rand(4, *SHAPE)
-
-    _, passes = model.step(optimizers, real, lambda count: torch.rand(6, *SHAPE), 0.5)
-    assert taken == ["critic"] * critic_steps + ["maker"]
-    assert len(asked) == critic_steps
-    # Each image once for every network that it comes out of or goes through: made, judged, in between, replayed.
-    assert passes == critic_steps * (4 * 4 + 5 * 6) + 2 * 4
-    still = all(torch.equal(*pair) for pair in zip(asked[0], asked[-1], strict=True))
-    moved = [not torch.equal(*pair) for pair in zip(asked[0], model.maker.parameters(), strict=True)]
-    assert still and all(moved)
-    assert not all(torch.equal(*pair) for pair in zip(weights, model.critic.parameters(), strict=True))
+    assert passes == (12 if task else 4)  # made, and passed with the task's own
 
 
 # --- images ------------------------------------------------------------------------------------------------------
 
 
-@each_kind
-def test_range_of_images(kind: str) -> None:
+def test_range_of_images() -> None:
     """Each channel has that of the training images, whatever the random numbers; 0 and 1 are its ends."""
     images = task_of(class_stream([[0, 1]], channels=3))
     images.store[:, 1] = 7.0  # of no range
-    model = made(kind, (3, 8, 8))
+    model = made((3, 8, 8))
     model.fit_range(images)
     pixels = images.gather(torch.arange(len(images)))[0]
     low, high = pixels.amin(dim=(0, 2, 3)), pixels.amax(dim=(0, 2, 3))
@@ -282,23 +201,21 @@ def test_range_of_images(kind: str) -> None:
     assert bool((drawn >= low[:, None, None] - 1e-5).all()) and bool((drawn <= high[:, None, None] + 1e-5).all())
 
 
-def saved_run(generator: str, results: Path) -> str:
+def saved_run(results: Path) -> str:
     """The id of a finished run of two tasks of digits, class-incremental, by a network with dropout."""
     options = {
         "benchmark.stream.scenario": "class",
         "benchmark.stream.classes_per_task": 5,
-        "generator": generator,
         "generator_iterations": 4,
     }
     asked = Request(strategy="dgr", protocol="smoke", options=options, device="cpu", results=results, limit=16)
     return execute(registry(), resolve(registry(), asked)).record.run_id
 
 
-@pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
 @pytest.mark.long
-def test_saved_model_reproduces_its_record(generator: str, tmp_path: Path) -> None:
+def test_saved_model_reproduces_its_record(tmp_path: Path) -> None:
     """Accuracies and sizes, from record and weights; the generator is there, with the range of its images."""
-    run_id = saved_run(generator, tmp_path)
+    run_id = saved_run(tmp_path)
     assert verify(Registry(), run_id, results=tmp_path).passed
     network: Any = load_model(run_id, tmp_path).network
     assert float(network.generator.low) < 0 < float(network.generator.high)
@@ -310,7 +227,7 @@ def test_exported_is_the_solver(tmp_path: Path) -> None:
     """The logits of all classes by onnxruntime; no weight of the generator is in the file."""
     import onnxruntime
 
-    model = load_model(saved_run("vae", tmp_path), tmp_path)
+    model = load_model(saved_run(tmp_path), tmp_path)
     content = onnx_bytes(model, 1)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     pixels = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))

@@ -30,7 +30,6 @@ from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.training.stage import TaskData
 from seu_bench.training.strategy import TrainingStage
-from seu_bench_methods import ewc as module
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -136,7 +135,7 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, (factor, merged) in enumerate(zip((1, 4, 10), ([1, 3, 6], [2.5, 7.5, 15], [5, 15, 30]), strict=True)):
         nn.init.constant_(bias, task)
         estimate = {"heads.0.bias": torch.tensor([1.0, 3.0, 6.0]) * factor}
-        monkeypatch.setattr(strategy, "by_batch", lambda *_, found=estimate: found)
+        monkeypatch.setattr(strategy, "measure_fisher", lambda *_, found=estimate: found)
         strategy.after_task(TaskData(task, None, None))  # type: ignore[arg-type]
         assert strategy.fisher["heads.0.bias"].tolist() == merged
         assert strategy.anchor["heads.0.bias"].tolist() == [task] * 3
@@ -185,7 +184,7 @@ def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
             chosen: Any = run.options
             source = quick if protocol == "half_day" else run.tuned
             tuned = value if source is None else source.options["ewc_lambda"]
-            assert (chosen.ewc_lambda, chosen.fisher) == (options.get("ewc_lambda", tuned), "batch")
+            assert chosen.ewc_lambda == options.get("ewc_lambda", tuned)
             assert run.tuned is None or protocol != "paper"
 
 
@@ -231,7 +230,7 @@ def close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize(("number", "sizes"), [(21, [8, 8, 5]), (17, [8, 8, 1]), (16, [8, 8]), (5, [5])])
-def test_fisher_by_batch(number: int, sizes: list[int]) -> None:
+def test_fisher(number: int, sizes: list[int]) -> None:
     """Eight times the mean over batches of the squared gradient of the batch's mean loss, whatever the last's size."""
     strategy, data = ewc(), images(number, task=1)
     batches = seen_by(strategy.model)
@@ -245,19 +244,8 @@ def test_fisher_by_batch(number: int, sizes: list[int]) -> None:
     assert not found["heads.0.weight"].any() and bool((found["heads.1.weight"] > 0).any())
 
 
-@pytest.mark.parametrize("numbers", [2**27, 7 * (16 * 5 + 5 + 5 * 5 + 5 + 1), 1], ids=["whole", "parts", "single"])
-def test_fisher_by_image(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mean over images of the squared gradient of each image's loss, in chunks of any size."""
-    monkeypatch.setattr(module, "GRADIENT_NUMBERS", numbers)
-    strategy, data = ewc(), images(21)
-    found = stage(strategy, data, "per_sample").run()
-    squares = [squared_gradients(strategy.model, data, [position]) for position in range(21)]
-    close(found, {name: sum(square[name] for square in squares) / 21 for name in squares[0]})
-
-
-@pytest.mark.parametrize(("estimator", "active"), [("batch", True), ("per_sample", False)])
-def test_dropout(estimator: str, active: bool) -> None:
-    """Dropout is on in the published code's estimate and off in the textbook's; modes are as before afterwards."""
+def test_dropout() -> None:
+    """Dropout is on, as in the published code; modes are as before afterwards."""
     strategy = ewc(nn.Dropout(0.5), nn.BatchNorm1d(5))
     dropout, norm = strategy.model.backbone[3:]
     modes: list[tuple[bool, bool]] = []
@@ -265,6 +253,6 @@ def test_dropout(estimator: str, active: bool) -> None:
     for training in (False, True):
         strategy.model.train(training)
         norm.train(not training)
-        stage(strategy, images(9), estimator).run()
+        stage(strategy, images(9)).run()
         assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
-    assert set(modes) == {(active, False)}
+    assert set(modes) == {(True, False)}

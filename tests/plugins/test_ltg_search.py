@@ -19,7 +19,6 @@ from support.plugins.ltg import (
     grown,
     images,
     network,
-    positions,
     rectified,
     search,
     stream,
@@ -45,7 +44,7 @@ from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import StructureSearch
-from seu_bench_ltg.network import Choice, GrowingAlexNet, Mixture, Position, Stop
+from seu_bench_ltg.network import Choice, GrowingAlexNet, Mixture, Stop
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -73,7 +72,7 @@ def mixed_by_hand(model: GrowingAlexNet, mixture: Mixture, x: Tensor) -> Tensor:
                 parts = [part(x) for part in (layer.units[choice.unit], *layer.adapters_of(choice.unit))]
             if choice.kind == "adapt":
                 parts.append(mixed.adapters[choice.unit](x))
-            outputs.append(sum(map(rectified, parts)) if layer.position == "post" else rectified(sum(parts)))
+            outputs.append(rectified(sum(parts)))
         exponentials = mixed.architecture.exp()
         x = sum(each * out for each, out in zip(exponentials / exponentials.sum(), outputs, strict=True))
     return functional.linear(x, model.heads[1].weight, model.heads[1].bias)
@@ -92,10 +91,10 @@ def penalty_by_hand(mixture: Mixture) -> Tensor:
     return total
 
 
-@pytest.fixture(params=["pre", "post"])
-def stacked(request: pytest.FixtureRequest) -> GrowingAlexNet:
+@pytest.fixture
+def stacked() -> GrowingAlexNet:
     """Two units per layer, and an adapter at the first one's convolutions."""
-    model = network(request.param)
+    model = network()
     grown(model, 2, ADAPT, ADAPT, ADAPT, REUSE, REUSE)
     grown(model, 3, NEW, NEW, NEW, NEW, NEW)
     return model
@@ -238,11 +237,10 @@ def test_best_state_and_its_choice_are_restored() -> None:
 # --- adapters count, and old paths keep theirs ------------------------------------------------------------------------
 
 
-@positions
-def test_adapters_stack(position: Position) -> None:
+def test_adapters_stack() -> None:
     """Three tasks adapt one unit: each path has the adapters that were there when it was made, and a reuse those of
     its own time; outputs are the sum of terms by hand."""
-    model = network(position)
+    model = network()
     x = images().store
     logits: list[Tensor] = []
     model.eval()
@@ -257,8 +255,7 @@ def test_adapters_stack(position: Position) -> None:
     parts = [part(x) for part in (layer.units[0], *layer.adapters_of(0))]
     for count in range(3):
         terms = parts[: count + 1]
-        by_hand = sum(map(rectified, terms)) if position == "post" else rectified(sum(terms))
-        torch.testing.assert_close(layer(x, Stop(0, count)), by_hand)
+        torch.testing.assert_close(layer(x, Stop(0, count)), rectified(sum(terms)))
     path = count_parameters(model.task_module(2)) - count_parameters(model.heads[2])
     assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4
 

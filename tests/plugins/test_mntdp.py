@@ -17,9 +17,8 @@ from seu_bench.models.sizes import count_parameters
 from seu_bench.testing.streams import raw_dataset
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import StageProgress, TaskData
-from seu_bench_mntdp.method import Mntdp, with_validation
+from seu_bench_mntdp.method import Mntdp, PriorStage, bodies, with_validation
 from seu_bench_mntdp.network import ModularResNet
-from seu_bench_mntdp.stages import PathPolicy, PriorStage, bodies
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -219,24 +218,6 @@ def test_patience() -> None:
     assert all(it.epochs < 30 for it in stages)
 
 
-# --- variant s --------------------------------------------------------------------------------------------------------
-
-
-def test_policy_follows_reinforce() -> None:
-    """The gradient is -(reward - mean reward so far) times that of the log-probabilities of what was drawn."""
-    policy = PathPolicy([2, 3], learning_rate=0.1)
-    policy.learn([0, 2], 1.0)
-    assert all(torch.equal(logits, torch.zeros_like(logits)) for logits in policy.logits)  # nothing to compare with
-    for drawn, reward in (([1, 0], 3.0), ([0, 1], -2.0)):
-        before, baseline = [logits.detach().clone() for logits in policy.logits], policy.baseline
-        policy.learn(drawn, reward)
-        for logits, old, at in zip(policy.logits, before, drawn, strict=True):
-            wanted = -(reward - baseline) * (torch.nn.functional.one_hot(torch.tensor(at), len(old)) - old.softmax(0))
-            assert logits.grad is not None
-            torch.testing.assert_close(logits.grad, wanted)
-    assert policy.baseline == pytest.approx((1 + 3 - 2) / 3)
-
-
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
@@ -247,13 +228,13 @@ def test_policy_follows_reinforce() -> None:
         *(
             pytest.param(groups, options, marks=pytest.mark.long)
             for groups in (PAIRS, UNLIKE)
-            for options in ({}, {"restore": "last"}, {"variant": "s"}, {"patience": 2})
+            for options in ({}, {"restore": "last"}, {"patience": 2})
             if options or groups is PAIRS
         ),
     ],
 )
 def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
-    """Sizes and operations of a run are in the range of the estimate; image passes of trainings are exact."""
+    """Sizes of a run are in the range of the estimate; image passes of trainings are exact."""
     source = class_stream(groups)
     strategy, stages = stages_of(source, **options)
     cost = cost_of(source, batch_size=16, **SMALL | options)
@@ -263,6 +244,5 @@ def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
     for it in stages:
         planned = expected[it.stage, it.task]
         assert it.image_passes <= planned.image_passes
-        assert (planned.flops_min or 0) <= (it.flops or 0) <= (planned.flops or 0), (it.stage, it.task)
-        if it.stage in ("search", "prefix 0", "prefix 5") and "patience" not in options:
+        if it.stage in ("prefix 0", "prefix 5") and "patience" not in options:
             assert it.image_passes == planned.image_passes

@@ -14,8 +14,6 @@ from support.plugins.pnn import (
     CLASSES,
     SMALL,
     WIDTH,
-    Variant,
-    both,
     column_size,
     cost,
     network,
@@ -44,7 +42,7 @@ def images(count: int = 6, shape: AlexNetShape = SMALL) -> Tensor:
     return torch.randn(count, shape.image_channels, shape.height, shape.width, generator=generator)
 
 
-def reference(state: dict[str, Tensor], x: Tensor, task: int, variant: Variant) -> Tensor:
+def reference(state: dict[str, Tensor], x: Tensor, task: int) -> Tensor:
     """Logits without dropout, straight from the formula: everything is computed anew wherever it is named."""
 
     def affine(name: str, value: Tensor) -> Tensor:
@@ -53,49 +51,42 @@ def reference(state: dict[str, Tensor], x: Tensor, task: int, variant: Variant) 
             return functional.conv2d(value, weight, bias, padding=weight.shape[-1] // 2)
         return value @ weight.T + bias
 
-    def hidden(column: int, depth: int, laterals: bool) -> Tensor:
+    def hidden(column: int, depth: int) -> Tensor:
         """The input of the layer at a depth."""
         if depth == 0:
             return x
-        value = output(column, depth - 1, laterals).relu()
+        value = output(column, depth - 1).relu()
         if depth <= 3:
             value = functional.max_pool2d(value, 2)
         return value.reshape(len(x), -1) if depth == 3 else value
 
-    def output(column: int, depth: int, laterals: bool) -> Tensor:
+    def output(column: int, depth: int) -> Tensor:
         """W(h), and U(ReLU(V(concat s h))) where there is a lateral."""
-        total = affine(f"columns.{column}.layers.{depth}", hidden(column, depth, laterals))
-        if laterals and column and depth and not (variant == "compat" and depth == 5):
+        total = affine(f"columns.{column}.layers.{depth}", hidden(column, depth))
+        if column and depth:
             name = f"columns.{column}.laterals.{depth - 1}"
-            # In the published code earlier columns are computed as if they had no laterals.
-            earlier = [
-                state[f"{name}.scales"][other] * hidden(other, depth, variant == "proper") for other in range(column)
-            ]
+            earlier = [state[f"{name}.scales"][other] * hidden(other, depth) for other in range(column)]
             total = total + affine(f"{name}.projection", affine(f"{name}.reduction", torch.cat(earlier, 1)).relu())
         return total
 
-    return output(task, 5, True)
+    return output(task, 5)
 
 
-@both
 @pytest.mark.parametrize("mode", ["eval", "train without dropout"])
-def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
+def test_outputs_by_the_formula(mode: str) -> None:
     """Three columns of unequal heads compute what the formula says."""
     shape = SMALL if mode == "eval" else replace(SMALL, dropout=(0.0,) * 5)
-    made = network(variant, shape).double().train(mode != "eval")
+    made = network(shape).double().train(mode != "eval")
     state, x = made.state_dict(), images().double()
     for task, classes in enumerate(CLASSES):
         found = made.forward_single_task(x, task)
         assert found.shape == (6, classes)
-        assert torch.allclose(found, reference(state, x, task, variant), rtol=1e-12, atol=1e-12)
-    other = reference(state, x, 2, "compat" if variant == "proper" else "proper")
-    assert not torch.allclose(found, other, rtol=1e-2)
+        assert torch.allclose(found, reference(state, x, task), rtol=1e-12, atol=1e-12)
 
 
-@both
-def test_earlier_columns_are_computed_once(variant: Variant) -> None:
+def test_earlier_columns_are_computed_once() -> None:
     """One sweep: no layer of any column is computed twice, and none whose output nobody reads."""
-    made = network(variant)
+    made = network()
     calls: dict[str, int] = {}
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -112,10 +103,9 @@ def test_earlier_columns_are_computed_once(variant: Variant) -> None:
     assert calls == {name: 1 for name, module in names.items() if id(module) in path}
 
 
-@both
-def test_gradients(variant: Variant) -> None:
+def test_gradients() -> None:
     """All of the new column learns, each scalar, V and U too, and nothing of the earlier ones."""
-    made, x = network(variant, replace(SMALL, dropout=(0.0,) * 5), seed=1), images(32)
+    made, x = network(replace(SMALL, dropout=(0.0,) * 5), seed=1), images(32)
     earlier = [parameter for task in (0, 1) for parameter in made.column(task).parameters()]
     assert not any(parameter.requires_grad for parameter in earlier)
     for parameter in earlier:
@@ -124,17 +114,13 @@ def test_gradients(variant: Variant) -> None:
     assert all(parameter.grad is None for parameter in earlier)
     trained = {id(parameter) for parameter in made.trainable_module(2).parameters()}
     for name, parameter in made.column(2).named_parameters():
-        if variant == "compat" and name.startswith("laterals.4."):
-            assert parameter.grad is None and id(parameter) not in trained
-        else:
-            assert parameter.grad is not None and id(parameter) in trained
-            assert bool(parameter.grad.all() if name.endswith("scales") else parameter.grad.any()), name
+        assert parameter.grad is not None and id(parameter) in trained
+        assert bool(parameter.grad.all() if name.endswith("scales") else parameter.grad.any()), name
 
 
-@both
-def test_paths(variant: Variant) -> None:
+def test_paths() -> None:
     """A task's path is what its logits depend on, and every part of it once: the rest may be anything."""
-    made = network(variant).eval()
+    made = network().eval()
     before = made(images(), 1)
     parameters = list(made.task_module(1).parameters())
     path = {id(parameter) for parameter in parameters}
@@ -151,11 +137,10 @@ def test_paths(variant: Variant) -> None:
     assert {id(parameter) for parameter in made.trainable_module(1).parameters()} <= path
 
 
-@both
 @pytest.mark.parametrize("shape", [SMALL, AlexNetShape(1, 8, 8, (1, 1, 1), 1), AlexNetShape(3, 24, 17, (2, 5, 3), 4)])
-def test_parameters_of_columns(variant: Variant, shape: AlexNetShape) -> None:
-    """Each column has as many parameters as the formula says, in both variants."""
-    made = network(variant, shape)
+def test_parameters_of_columns(shape: AlexNetShape) -> None:
+    """Each column has as many parameters as the formula says."""
+    made = network(shape)
     assert [count_parameters(column) for column in made.columns] == [
         column_size(shape, task, classes) for task, classes in enumerate(CLASSES)
     ]
@@ -182,13 +167,12 @@ TOTALS = {
 CLASSES_OF = {"split_cifar100": [20] * 5, "mixture": [28, 10, 10, 10, 10]}
 
 
-@both
 @pytest.mark.parametrize(
     "benchmark", [pytest.param(name, marks=[] if name == "split_cifar10" else pytest.mark.long) for name in TOTALS]
 )
-def test_published_sizes(command: Command, benchmark: str, variant: Variant) -> None:
+def test_published_sizes(command: Command, benchmark: str) -> None:
     """The four networks of the paper, column by column, to the unit."""
-    document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", f"variant={variant}")
+    document = cost(command, "--benchmark", benchmark, "--protocol", "paper")
     total = document["params_total"]
     assert total[-1] == TOTALS[benchmark]
     assert document["params_total_min"] == total
@@ -200,34 +184,9 @@ def test_published_sizes(command: Command, benchmark: str, variant: Variant) -> 
         assert columns == [column_size(shape, task, n) for task, n in enumerate(CLASSES_OF[benchmark])]
 
 
-PUBLISHED_MACS = {
-    "split_cifar10": (2, [52.1, 177.6, 257.0, 340.6, 428.3]),
-    "pmnist": (10, [38.5, 125.7, 179.2, 237.0, 299.0, 365.2, 435.5, 510.1, 588.9, 671.8]),
-}
-
-
-@pytest.mark.parametrize("benchmark", PUBLISHED_MACS)
-@pytest.mark.long
-def test_macs_of_compat(command: Command, benchmark: str) -> None:
-    """The published code's multiply-accumulates are the path's and those of what it computes beside it.
-
-    That is the second linear layer of the earlier columns, which only laterals into heads read, every other task's
-    head, and the laterals into the heads of the tasks before.
-    """
-    document = cost(command, "--benchmark", benchmark, "--protocol", "paper", "-o", "variant=compat")
-    classes, published = PUBLISHED_MACS[benchmark]
-    tasks, second, head = len(published), 2048 * 2048, 2048 * classes
-    beside = [
-        t * second + (tasks - 1) * head + sum(earlier * second + head for earlier in range(1, t)) for t in range(tasks)
-    ]
-    found = [(path + more) / 1e6 for path, more in zip(document["macs"], beside, strict=True)]
-    assert [round(value, 1) for value in found] == published
-    assert document["macs_min"] == document["macs"]
-
-
-def test_macs_of_proper_by_hand(command: Command) -> None:
+def test_macs_by_hand(command: Command) -> None:
     """Task 1 of split CIFAR-10: two columns, one head, and the second column's five laterals."""
-    document = cost(command, "--benchmark", "split_cifar10", "--protocol", "paper", "-o", "variant=proper")
+    document = cost(command, "--benchmark", "split_cifar10", "--protocol", "paper")
     plain = 32**2 * 27 * 64 + 16**2 * 576 * 128 + 8**2 * 1152 * 256 + 4096 * 2048 + 2048 * 2048
     head = 2048 * 2
     reductions = 16**2 * 64 * 64 + 8**2 * 128 * 128 + 4096 * 4096 + 2 * 2048 * 2048
@@ -252,16 +211,14 @@ def test_a_column_does_not_depend_on_the_ones_before() -> None:
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
-@both
-def test_state_holds_what_trains(variant: Variant) -> None:
+def test_state_holds_what_trains() -> None:
     """Weights, momentum and best weights are those of the new column alone."""
-    strategy = build(stream(), "pnn", width=WIDTH, variant=variant)
+    strategy = build(stream(), "pnn", width=WIDTH)
     learn(stream(), strategy, tasks=2)
     stage = training(strategy, 2)
     stage.advance()
     column = strategy.model.column(2)
-    trained = count_parameters(column) - (count_parameters(column.head_lateral) if variant == "compat" else 0)
     state = stage.get_extra_state()
     momenta = [entry["momentum_buffer"] for entry in state["optimizer"]["state"].values()]
     for tensors in (state["weights"].values(), state["best"]["kept"].values(), momenta):
-        assert sum(tensor.numel() for tensor in tensors) == trained
+        assert sum(tensor.numel() for tensor in tensors) == count_parameters(column)

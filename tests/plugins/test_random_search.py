@@ -17,9 +17,8 @@ import torch
 from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, class_stream, genotype, one_thread
 
-from seu_bench_inherit import InheritOptions, InheritSearchOptions
-from seu_bench_inherit.creator import InheritCreation
-from seu_bench_inherit.searcher import InheritSearch
+from seu_bench_creators import InheritOptions, InheritSearchOptions
+from seu_bench_creators.inherit import InheritCreation, InheritSearch
 from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_kit.contracts import SEARCH
 from seu_bench_kit.search_space import EDGES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype

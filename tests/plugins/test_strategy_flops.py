@@ -94,7 +94,6 @@ CASES: dict[str, Trial] = {
         "seu", SEU | {"searcher.epochs": 1, "creator.epochs": 6}, searcher="darts", creator="knn_prefix"
     ),
     "seu darts frugal": Trial("seu", SEU | {"searcher.epochs": 1}, searcher="darts", creator="frugal"),
-    "seu darts 2": Trial("seu", SEU | {"searcher.epochs": 1, "searcher.order": 2}, searcher="darts", creator="all_new"),
     "seu zero_cost reuse_first": Trial(
         "seu",
         SEU | {"searcher.candidates": 2, "searcher.score": "synflow"},
@@ -103,12 +102,11 @@ CASES: dict[str, Trial] = {
     ),
     "seu blockwise": Trial(
         "seu",
-        SEU | {"searcher.budget": "scratch", "searcher.samples": 2, "searcher.scratch_epochs": 1},
+        SEU,
         searcher="blockwise",
         creator="all_new",
     ),
     "seu inherit": Trial("seu", {"cells": 3, "channels": 2}, searcher="inherit", creator="inherit"),
-    "ewc per_sample": Trial("ewc", {"fisher": "per_sample"}),
 }
 #: Those that ``make test`` runs, the others are ``long``: each has its own way of passing images.
 USUAL = ("naive", "pnn", "ltg", "lwf", "mir", "gem", "mas", "joint")

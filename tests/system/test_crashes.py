@@ -57,7 +57,6 @@ valid = 8
 test = 16
 """
 
-SCRATCH = ("-o", "searcher.budget=scratch", "-o", "searcher.scratch_epochs=1")
 COLD = ("-o", "warm_start=false")
 #: Everything of ours that learns: strategies, and SEU with every searcher and creator that was not in yet.
 LEARNERS: dict[str, tuple[str, ...]] = {
@@ -74,8 +73,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "ewc": (),
     "independent": (),
     "darts": ("--searcher", "darts", "-o", "searcher.epochs=2"),
-    "blockwise": ("--searcher", "blockwise", "--creator", "frugal"),
-    "scratch": ("--searcher", "blockwise", "--creator", "reuse_first", *SCRATCH),
+    "blockwise": ("--searcher", "blockwise", "--creator", "reuse_first"),
     "zero_cost": ("--searcher", "zero_cost", "--creator", "all_new", "-o", "searcher.candidates=3", *COLD),
     "fixed": ("-o", "genotype=darts_v1", "--creator", "frugal"),
     "random": ("--searcher", "random", "-o", "stem=shared"),

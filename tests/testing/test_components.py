@@ -15,9 +15,7 @@ from seu_bench_kit.contracts import CreatorContract, SearcherContract, component
 SEARCHERS = {
     "mdl": ("mdl", {}),
     "darts": ("darts", {"epochs": 1}),
-    "darts-second-order": ("darts", {"order": 2, "epochs": 1}),
     "blockwise": ("blockwise", {}),
-    "blockwise-scratch": ("blockwise", {"budget": "scratch", "samples": 2, "scratch_epochs": 2}),
     "inherit": ("inherit", {}),
     "random": ("random", {}),
     "zero_cost": ("zero_cost", {"candidates": 3}),

@@ -62,7 +62,6 @@ def test_guesses_are_rarely_above_chance() -> None:
         ("mdl", {}, 3),
         ("darts", {"epochs": 2}, 2),
         ("blockwise", {}, 3),
-        ("blockwise", {"budget": "scratch", "samples": 2, "scratch_epochs": 2}, 2),
         ("random", {}, 0),
         ("zero_cost", {"candidates": 2}, 0),
     ],

@@ -60,22 +60,18 @@ NARROW = {"width": 0.05}
 SEU = {"genotype": "darts_v1", "channels": 2, "creator.batch_size": 15, "creator.epochs": 3}
 
 CASES = {
-    "pnn proper": Case("pnn", NARROW),
-    "pnn compat": Case("pnn", {"variant": "compat", **NARROW}),
+    "pnn": Case("pnn", NARROW),
     "pnn of one channel": Case("pnn", {"width": 0.01}),
     "pnn in half precision": Case("pnn", NARROW, {"precision": "bf16-features"}),
-    "ltg pre": Case("ltg", {"adapter": "pre", **NARROW}),
-    "ltg post": Case("ltg", {"adapter": "post", **NARROW}),
+    "ltg": Case("ltg", NARROW),
     "seu mdl": Case("seu", SEU, {"creator": "mdl"}),
     "seu reuse_first": Case("seu", SEU, {"creator": "reuse_first"}),
     "seu frugal": Case("seu", SEU, {"creator": "frugal"}),
     "seu inherit": Case("seu", {"genotype": "darts_v1", "channels": 2, "creator.shared": 2}, {"creator": "inherit"}),
-    "seu per_task": Case("seu", SEU | {"stem": "shared", "statistics": "per_task"}, {"creator": "reuse_first"}),
-    "seu norms": Case("seu", SEU | {"stem": "shared", "adaptation": "norms"}, {"creator": "reuse_first"}),
 }
 
 #: What ``make test`` runs of them; ``make test-long`` runs the others.
-USUAL = ("pnn proper", "ltg pre")
+USUAL = ("pnn", "ltg")
 each = [pytest.param(case, id=name, marks=[] if name in USUAL else pytest.mark.long) for name, case in CASES.items()]
 
 
@@ -188,8 +184,8 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
 
 def test_budgets_are_no_other_run(tmp_path: Path) -> None:
     """A finished run is not made again for another budget; and budgets are compared nowhere."""
-    first = CASES["pnn proper"].run(tmp_path, None)
-    again = CASES["pnn proper"].run(tmp_path, 0)
+    first = CASES["pnn"].run(tmp_path, None)
+    again = CASES["pnn"].run(tmp_path, 0)
     assert (first.reused, again.reused) == (False, True)
     assert again.record == first.record
     without = without_times(first.record)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,9 +14,6 @@ from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.method import Step
 from seu_bench.training.stage import TaskData
 from seu_bench_methods.ewc import Ewc
-
-both = pytest.mark.parametrize("estimator", ["batch", "per_sample"])
-
 
 #: Heads of the networks made here.
 CLASSES = (3, 2)
@@ -44,10 +40,9 @@ class Estimate(Step):
         return self.method.fisher
 
 
-def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
+def stage(method: Ewc, data: TaskImages) -> Estimate:
     """The stage of a method, which stays as it is: a copy on the same model holds nothing yet."""
     alone = copy.copy(method)
-    alone.options = method.options.model_copy(update={"fisher": estimator})
     alone.fisher = {}
     alone._stage = found = Estimate(alone, TaskData(data.task, data, None))
     return found

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 import torch
 from support.tiny import (
     class_stream,
@@ -19,10 +18,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import LearnToGrow, StructureSearch
-from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Position
-
-positions = pytest.mark.parametrize("position", ["pre", "post"])
-
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture
 
 #: One channel, 8x8, without dropout: what is computed has one answer.
 SHAPE = AlexNetShape(1, 8, 8, (2, 3, 4), 5, dropout=(0.0,) * 5)
@@ -32,10 +28,10 @@ SHAPE = AlexNetShape(1, 8, 8, (2, 3, 4), 5, dropout=(0.0,) * 5)
 NEW, REUSE, ADAPT = (Choice("new", 1), Choice("reuse", 0), Choice("adapt", 0))
 
 
-def network(position: Position = "pre", shape: AlexNetShape = SHAPE, classes: tuple[int, ...] = (2, 3, 2, 2)) -> Any:
+def network(shape: AlexNetShape = SHAPE, classes: tuple[int, ...] = (2, 3, 2, 2)) -> Any:
     """A network that learned its first task: one frozen unit per layer, weights from seed 0."""
     torch.manual_seed(0)
-    model = GrowingAlexNet(shape, classes, position)
+    model = GrowingAlexNet(shape, classes)
     model.grow_anew(0)
     model.freeze()
     return model

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import pytest
 import torch
 from support.commands import Command
 from support.tiny import (
@@ -17,15 +16,6 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.training.stage import Stage, TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_methods.pnn import ProgressiveNetwork
-
-Variant: TypeAlias = Literal["proper", "compat"]
-
-
-VARIANTS: list[Variant] = ["proper", "compat"]
-
-
-both = pytest.mark.parametrize("variant", VARIANTS)
-
 
 #: 3, 6 and 13 channels, 102 hidden units.
 WIDTH = 0.05
@@ -42,10 +32,10 @@ def stream(groups: Any = ((0, 1), (2, 3, 4), (5, 6)), **more: Any) -> TaskStream
     return class_stream(groups, **{"images": 16, **more})
 
 
-def network(variant: Variant, shape: AlexNetShape = SMALL, columns: int = 3, seed: int = 0) -> ProgressiveNetwork:
+def network(shape: AlexNetShape = SMALL, columns: int = 3, seed: int = 0) -> ProgressiveNetwork:
     """A network of which the newest column trains."""
     torch.manual_seed(seed)
-    made = ProgressiveNetwork(shape, CLASSES, variant)
+    made = ProgressiveNetwork(shape, CLASSES)
     for task in range(columns):
         made.freeze()
         made.expand(task)

@@ -1,20 +1,45 @@
-"""The creator that inherits: which earlier task is related, and new units that begin as copies of its."""
+"""Growth by inheritance: a new task's units begin as copies of the most related earlier task's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-import torch
 from torch import Tensor
 
 from seu_bench.models import counted_as
-from seu_bench.training import EpochReport, Stage
-from seu_bench_inherit import InheritOptions, passes
-from seu_bench_kit import CreationTask, h_score, knn_accuracy, log_evidence, path_features, ridge_accuracy
+from seu_bench.training import EpochlessStage, EpochReport, Stage
+from seu_bench_creators import InheritOptions, InheritSearchOptions, inherit_passes
+from seu_bench_creators.paths import Path, earlier_paths
+from seu_bench_kit import (
+    CreationTask,
+    Genotype,
+    SearchTask,
+    extract_features,
+    h_score,
+    knn_accuracy,
+    log_evidence,
+    ridge_accuracy,
+)
 
-#: A unit of each layer, by creation order.
-Path: TypeAlias = tuple[int, ...]
+Score: TypeAlias = Callable[[Tensor, Tensor], float]
+
+
+class InheritSearch(EpochlessStage[Genotype]):
+    """The search of one task: a genotype at random for the first task, and that one for all others.
+
+    Weights can be inherited only by units of the same genotype. That a search for each task finds better ones than
+    lots do is not shown (docs/evidence/reproduction.md), so that nothing is given up for it.
+    """
+
+    def __init__(self, options: InheritSearchOptions, task: SearchTask) -> None:
+        super().__init__("search", task.task, task.seed, task.device)
+        self.space = task.space
+        self.earlier = tuple(task.earlier)
+
+    def result(self) -> Genotype:
+        """The first task's genotype, which is drawn from the stage's own randomness."""
+        return self.earlier[0] if self.earlier else self.space.random_genotype()
 
 
 class InheritCreation(Stage[Path]):
@@ -27,25 +52,11 @@ class InheritCreation(Stage[Path]):
        related path's unit there, where both are of one genotype; others begin as they were initialised. The first
        ``shared`` layers are reused as they are.
 
-    Why it should beat the MDL creator at a fraction of its cost:
-
-    - What a creation trains to find out is which units suit the task as they stand. Units that were frozen after
-      another task rarely do: reuse saves parameters and costs accuracy, at every depth (docs/explanation/seu.md).
-      Copies that go on training cost parameters and lose nothing, and where tasks are related they begin closer to the
-      end than new weights. Parameters are saved where they are not missed, in the units' width (``-o width=0.5``).
-    - Nothing trains: two halves of :attr:`InheritOptions.images` per earlier path are passed forward once, a tenth of a
-      creation's passes at most.
-
-    A copy is made when the creation ends; earlier units are read and never changed, so that nothing is forgotten.
-    Source of the scores: :mod:`seu_bench_kit.transferability`; of warm starts between the tasks of a growing
-    network as a baseline: "fine-tuning" in Z. Li & D. Hoiem, "Learning without Forgetting", ECCV 2016.
-
-    Args:
-        options: what is scored and copied.
-        task: the super model with its new units, and the task's training images.
-
-    Example:
-        ``path = InheritCreation(InheritOptions(), task).run()``
+    Units that were frozen after another task rarely suit the new one as they stand: reuse saves parameters and costs
+    accuracy, at every depth (docs/explanation/seu.md). Copies that go on training lose nothing; parameters are saved
+    where they are not missed, in the units' width. Nothing trains here, so that it takes a tenth of a creation's passes
+    at most. Source of warm starts as a baseline: "fine-tuning" in Z. Li & D. Hoiem, "Learning without Forgetting",
+    ECCV 2016.
     """
 
     state_attributes = ("scores",)
@@ -56,23 +67,16 @@ class InheritCreation(Stage[Path]):
         self.model = task.model
         self.images = task.images
         self.batch_size = task.schedule.batch_size
-        earlier = sorted((learned for learned in self.model.paths if learned != task.task), reverse=True)
-        #: Different paths, the latest first.
-        self.earlier: list[Path] = list(dict.fromkeys(self.model.paths[learned] for learned in earlier))
-        budget = passes(task.schedule, len(task.images)) // len(self.earlier)
+        self.earlier = earlier_paths(self.model, task.task)
+        budget = inherit_passes(task.schedule, len(task.images)) // len(self.earlier)
         self.count = min(budget, options.images, len(task.images))
         self.scores: list[float] = []
 
     def run_epoch(self) -> EpochReport:
         """Score each earlier path, where there is a choice and enough images to fit and to check."""
-        if len(self.earlier) == 1 or self.count < 2 or self.options.relation == "latest":
-            return EpochReport()
-        self.model.eval()
-        images = self.images.part(0, self.count)
-        for path in self.earlier:
-            features, labels = path_features(self.model, path, images, self.batch_size, self.count_images)
-            with counted_as(lambda: 0):  # a score is no network
-                self.scores.append(SCORES[self.options.relation](features, labels))
+        if len(self.earlier) > 1 and self.count >= 2 and self.options.relation != "latest":
+            self.model.eval()
+            self.scores = [self._score(path) for path in self.earlier]
         return EpochReport()
 
     def result(self) -> Path:
@@ -90,19 +94,21 @@ class InheritCreation(Stage[Path]):
         """The earlier path of the best score, the latest of equal ones."""
         return self.earlier[self.scores.index(max(self.scores))] if self.scores else self.earlier[0]
 
+    def _score(self, path: Path) -> float:
+        images = self.images.part(0, self.count)
+        features = extract_features(lambda x: self.model.features(x, path), images, self.batch_size, self.count_images)
+        with counted_as(lambda: 0):  # a score is no network
+            return SCORES[self.options.relation](*features)
+
     def _inherit(self, layer: int, index: int) -> None:
         """Copy the unit's weights to the new one, if they are of one shape."""
         new, old = (self.model.unit(layer, place) for place in (-1, index))
-        given = old.state_dict()
-        if _shapes(given) == _shapes(new.state_dict()):
+        given, there = old.state_dict(), new.state_dict()
+        if {name: it.shape for name, it in given.items()} == {name: it.shape for name, it in there.items()}:
             new.load_state_dict(given)
 
 
-def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in state.items()}
-
-
-def _halves(accuracy: Callable[[Tensor, Tensor, Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
+def _halves(accuracy: Callable[[Tensor, Tensor, Tensor, Tensor], float]) -> Score:
     """A classifier's accuracy as a score: it is fitted on the first half and measured on the second."""
 
     def score(features: Tensor, labels: Tensor) -> float:
@@ -113,7 +119,7 @@ def _halves(accuracy: Callable[[Tensor, Tensor, Tensor, Tensor], float]) -> Call
 
 
 #: Scores of features ``[N, F]`` with labels ``[N]``; higher is better.
-SCORES: Final[Mapping[str, Callable[[Tensor, Tensor], float]]] = {
+SCORES: Final[Mapping[str, Score]] = {
     "ridge": _halves(ridge_accuracy),
     "knn": _halves(knn_accuracy),
     "h_score": h_score,
