@@ -205,7 +205,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
 
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
+    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
@@ -214,9 +214,9 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
     executor = GuardedExecutor(registry, spec)
-    display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
+    display = SweepDisplay(plan, executor.slots, None if progress else Console(quiet=True, force_terminal=False))
     with display.bars:
-        result = run_sweep(plan, executor, SweepEstimate(plan), display)
+        result = run_sweep(plan, executor, display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
@@ -245,15 +245,14 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
     from rich.console import Console
 
     from seu_bench.cli.progress import SweepDisplay
-    from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.tune_spec import make_tune_spec
     from seu_bench.sweeps.tuning import run_tuning
 
     @contextlib.contextmanager
-    def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
-        display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
+    def shown(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
+        display = SweepDisplay(plan, slots, None if progress else Console(quiet=True, force_terminal=False))
         with display.bars:
-            yield SweepEstimate(plan), display
+            yield display
 
     end_import()
     given = _without_classes(given)

@@ -103,9 +103,8 @@ class ExecutorFactory(Protocol):
 
     Attributes:
         summary: one line for ``seu-bench list``.
-        options: the class of its options, set by ``-o executor.KEY=VALUE``, e.g. the resources of each job. An option
-            ``jobs`` is also set by ``--jobs``, one that a :class:`~seu_bench.config.run.CommandLine` annotates by its
-            flags.
+        options: the class of its options, set by ``-o executor.KEY=VALUE``, e.g. the resources of each job; one called
+            ``jobs`` is also set by ``--jobs``.
         detaches: whether jobs outlive the driver. Then a driver that is interrupted closes the executor without
             cancelling, and the same command follows what runs.
     """
