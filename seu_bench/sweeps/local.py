@@ -29,8 +29,8 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RunLockedError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
-from seu_bench.plugin.manager import installed_points
 from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registry import installed_points
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
 
