@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import CPU, all_threads, class_stream, disturb, one_thread
+from support.components import SCHEDULE, every_space, search_task
+from support.tiny import all_threads, disturb, one_thread
 from torch import Tensor, nn
 
-from seu_bench.config.protocol import SearchSchedule
 from seu_bench_blockwise import BlockwiseOptions, build_search
 from seu_bench_blockwise.learning import (
     Agent,
@@ -26,28 +26,8 @@ from seu_bench_blockwise.learning import (
     unit_macs,
 )
 from seu_bench_blockwise.searcher import ScratchSearch, SharedSearch
-from seu_bench_kit.components import SearchTask
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
-
-STREAM = class_stream([[0, 1], [2, 3]], images=11)
-
-
-IMAGES = STREAM.tasks[1].train
-
-
-SCHEDULE = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2, min_learning_rate=0.001)
-
-
-SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
-
-
-every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
-
-
-def search_task(seed: int = 3, space: SearchSpace | None = None) -> SearchTask:
-    return SearchTask(IMAGES, 1, 2, space or SearchSpace(), SCHEDULE, seed, CPU)
-
 
 pytestmark = pytest.mark.long
 

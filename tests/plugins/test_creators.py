@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 from support.closed_form import ridge_by_sklearn
-from support.creators import PATHS, STREAM, all_of, announced, creation, grown, task_of
+from support.components import PATHS, STREAM, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor
 

@@ -203,16 +203,11 @@ def test_policy_follows_reinforce() -> None:
 # --- costs ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("groups", "options"),
     [
-        (UNLIKE, {}),
-        *(
-            pytest.param(groups, options, marks=pytest.mark.long)
-            for groups in (PAIRS, UNLIKE)
-            for options in ({}, {"restore": "last"}, {"variant": "s"}, {"patience": 2})
-            if options or groups is PAIRS
-        ),
+        *((groups, options) for groups in (PAIRS, UNLIKE) for options in ({}, {"variant": "s"}, {"patience": 2})),
     ],
 )
 def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.creators import GENOTYPES, all_of, grown, task_of
+from support.components import GENOTYPES, all_of, grown, task_of
 from support.tiny import all_threads, class_stream, genotype, one_thread
 
 from seu_bench_inherit import InheritOptions, InheritSearchOptions

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 import torch
-from support.tiny import CPU, all_threads, class_stream, one_thread, same, weights
+from support.components import SCHEDULE, search_task
+from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seu_bench.config.protocol import SearchSchedule
 from seu_bench_kit.cells import GenotypeNetwork
-from seu_bench_kit.components import SearchTask
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_zero_cost import ZeroCostOptions
@@ -43,29 +43,12 @@ class Outputs(TorchFunctionMode):
         return given
 
 
-def determinant(matrix: list[list[int]]) -> int:
-    """Of whole numbers, exactly (Bareiss)."""
-    rows, sign, before = [list(row) for row in matrix], 1, 1
-    for at in range(len(rows) - 1):
-        pivot = next((row for row in range(at, len(rows)) if rows[row][at]), None)
-        if pivot is None:
-            return 0
-        if pivot != at:
-            rows[at], rows[pivot], sign = rows[pivot], rows[at], -sign
-        for row in range(at + 1, len(rows)):
-            for column in range(at + 1, len(rows)):
-                product = rows[row][column] * rows[at][at] - rows[row][at] * rows[at][column]
-                rows[row][column] = product // before
-        before = rows[at][at]
-    return sign * rows[-1][-1]
-
-
 def naswot_directly(outputs: Iterable[Tensor]) -> float:
     """By explicit loops over pairs of images, the determinant in whole numbers."""
     parts = [output.reshape(len(output), -1).tolist() for output in outputs]
     codes = [[value > 0 for part in parts for value in part[image]] for image in range(len(parts[0]))]
     kernel = [[sum(a == b for a, b in zip(one, other, strict=True)) for other in codes] for one in codes]
-    value = determinant(kernel)
+    value = sympy.Matrix(kernel).det()  # in whole numbers
     return math.log(value) if value > 0 else -math.inf
 
 
@@ -86,21 +69,9 @@ pytestmark = pytest.mark.long
 setup_module, teardown_module = one_thread, all_threads
 
 
-STREAM = class_stream([[0, 1], [2, 3]], images=11)
-
-
-IMAGES = STREAM.tasks[1].train
-
-
-SCHEDULE = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
-
-
 def search(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ZeroCostSearch:
     given = ZeroCostOptions(**{"candidates": 5, "images": 6, **options})
-    task = SearchTask(IMAGES, 1, 2, space or SearchSpace(), SCHEDULE, seed, CPU)
-    stage = ZeroCostSearch(given, task)
-    assert isinstance(stage, ZeroCostSearch)
-    return stage
+    return ZeroCostSearch(given, search_task(seed, space))
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
