@@ -1,4 +1,4 @@
-"""The block-wise search: images passed, decisions, Q-values and results."""
+"""The block-wise search: decisions, Q-values and results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.plugins.blockwise import IMAGES, SCHEDULE, search_task
-from support.tiny import all_threads, one_thread, registry
+from support.components import search_task
+from support.tiny import all_threads, one_thread
 
 from seu_bench_blockwise import BlockwiseOptions
 from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner, decision_sizes, decoded
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
-from seu_bench_seu.mdl import MdlSearch
-from seu_bench_seu.options import SearchOptions
 
 pytestmark = pytest.mark.long
 
@@ -28,24 +26,6 @@ def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> B
 
 
 # --- the budget of shared weights -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epochs", [None, 2])
-def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
-    """The passes are exactly the factory's, and those of the paper's searcher with as many epochs: 8 images train, and
-    recalibrate; 9 are scored."""
-    count = len(IMAGES)
-    assert count == 17
-    options = BlockwiseOptions(epochs=epochs)
-    predicted = registry().searchers.find("blockwise").factory.estimate_passes(options, SCHEDULE, count)
-    assert predicted == ((epochs or 3) * 8, (epochs or 3) * (8 + 9))
-    assert predicted == registry().searchers.find("mdl").factory.estimate_passes(
-        SearchOptions(epochs=epochs), SCHEDULE, count
-    )
-    stages: list[Any] = [shared(epochs=epochs), MdlSearch(SearchOptions(epochs=epochs), search_task())]
-    for stage in stages:
-        stage.run()
-        assert stage.image_passes == sum(predicted)
 
 
 def test_shared_trains_what_was_decided() -> None:
@@ -110,39 +90,9 @@ def test_all14_decisions_reach_everything(kinds: Any) -> None:
             assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
 
-def test_decoding_by_hand() -> None:
-    """The second source is counted among those that are left, and edges are in the order of their sources."""
-    sequence = [1, 0, 0, 6, 2, 3, 1, 0, 0, 1, 0, 2, 4, 5, 3, 4]
-    found = decoded(SearchSpace(cell_types=1), sequence)
-    assert [tuple(edge) for edge in found.normal] == [
-        (2, 0, "dil_conv_5x5"),
-        (2, 1, "max_pool_3x3"),
-        (3, 1, "max_pool_3x3"),
-        (3, 2, "sep_conv_3x3"),
-        (4, 0, "avg_pool_3x3"),
-        (4, 1, "skip_connect"),
-        (5, 3, "sep_conv_5x5"),
-        (5, 4, "dil_conv_3x3"),
-    ]
-
-
 #: Rewards of two decisions of two and three choices. The best of all, (0, 2), stands beside bad ones; the first
 #: decision 1 is better on average.
 REWARDS = {(0, 0): 0.1, (0, 1): 0.0, (0, 2): 0.9, (1, 0): 0.6, (1, 1): 0.7, (1, 2): 0.6}
-
-
-def test_one_update_by_hand() -> None:
-    """From the last decision to the first: the reward at the end, half of it before, and the best that follows."""
-    learner = QLearner((2, 3), rate=0.5, discount=0.5, initial=0.5)
-    learner.learn((1, 2), 0.8)
-    # Last: 0.5 + 0.5 (0.8 - 0.5). First: 0.5 + 0.5 (0.4 + 0.5 * 0.65 - 0.5).
-    assert learner.values[1][1].tolist() == pytest.approx([0.5, 0.5, 0.65], abs=1e-15)
-    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125], abs=1e-15)
-    assert learner.values[1][0].tolist() == [0.5] * 3
-    learner.learn((1, 0), 0.1)
-    # Last: 0.5 + 0.5 (0.1 - 0.5) = 0.3. First: the best that follows is still 0.65, of the other choice.
-    assert learner.values[1][1].tolist() == pytest.approx([0.3, 0.5, 0.65], abs=1e-15)
-    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125 + 0.5 * (0.05 + 0.5 * 0.65 - 0.6125)], abs=1e-15)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.5, 0.0])

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.darts import IMAGES, SCHEDULE, flat, search
+from support.components import IMAGES, SCHEDULE, search_task
 from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench_darts import DartsOptions, estimate_passes
+from seu_bench_darts.searcher import DartsSearch
 from seu_bench_kit.search_space import OPERATIONS, SearchSpace
+
+
+def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
+    stage = DartsSearch(DartsOptions(**more), search_task(seed, space, schedule))
+    assert isinstance(stage, DartsSearch)
+    return stage
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -135,12 +149,11 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
 
 
 def test_passes() -> None:
-    """The factory predicts exactly what the stage counts."""
-    count = len(IMAGES)
-    assert count == 17
-    one = SCHEDULE.model_copy(update={"epochs": 1})
-    assert estimate_passes(DartsOptions(), one, count) == (2 * 8, 8 + 9)
-    stage = search(epochs=1, batch_size=4)
+    """The factory predicts exactly what the stage counts, which is what the network is shown."""
+    expected = estimate_passes(DartsOptions(), SCHEDULE.model_copy(update={"epochs": 1}), len(IMAGES))
+    assert expected == (2 * 8, 8 + 9)
+    stage, seen = search(epochs=1, batch_size=4), list[int]()
+    mixture = stage.network.mixture
+    stage.network.mixture = lambda images, weights: (seen.append(len(images)), mixture(images, weights))[1]
     stage.run()
-    assert stage.image_passes == 2 * 8 + 8 + 9
-    assert estimate_passes(DartsOptions(), SCHEDULE, count) == (3 * 2 * 8, 3 * (8 + 9))
+    assert stage.image_passes == sum(expected) == sum(seen)
