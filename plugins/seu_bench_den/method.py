@@ -14,7 +14,6 @@ from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskIn
 from seu_bench.errors import RequestError
 from seu_bench.training import (
     Cost,
-    EpochlessStage,
     EpochReport,
     Phase,
     Stage,
@@ -140,9 +139,9 @@ class Den(GrowingMethod):
             with self.drawing("expand", task):
                 self.model.widen([self.options.expand_by] * len(self.model.layers))
 
-    def _expansion(self, task: TaskData) -> Stage[float]:
+    def _expansion(self, task: TaskData) -> Stage[Any]:
         if not any(self.model.added(task.index)):
-            return NotNeeded(self, task, "expansion")
+            return self.step("expansion", task, lambda _: None).make()
         return self._trained(task, "expansion", expansion_rule(self.model, task.index))
 
     def _prune(self, task: TaskData) -> None:
@@ -164,9 +163,9 @@ class Den(GrowingMethod):
             split_units(self.model, task.index, self.old, units)
         self.copies = [len(each) for each in units]
 
-    def _splitting(self, task: TaskData) -> Stage[float]:
+    def _splitting(self, task: TaskData) -> Stage[Any]:
         if not any(self.copies):
-            return NotNeeded(self, task, "splitting")
+            return self.step("splitting", task, lambda _: None).make()
         return self._trained(task, "splitting", pulled_rule(self.model, task.index))
 
     def _end(self) -> None:
@@ -213,17 +212,6 @@ class Den(GrowingMethod):
             return [options.expand_by + min(options.split_limit, units) for units in widths]
 
         return cls.bounded_cost(context, most, stages)
-
-
-class NotNeeded(EpochlessStage[float]):
-    """A stage that a task can do without."""
-
-    def __init__(self, method: Den, task: TaskData, name: str) -> None:
-        super().__init__(name, task.index, method.seed_for(name, task.index), method.device)
-
-    def result(self) -> float:
-        """Nothing was trained."""
-        return 0.0
 
 
 class DenStage(TrainingStage):

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
         SearcherFactory,
         SearchTask,
         component_passes,
-        half_passes,
         recalibration_passes,
         schedule_passes,
     )
     from .contracts import CreatorContract, SearcherContract, creation_tasks, search_task
     from .growing import GrowingLayer, GrowingMethod, GrowingNetwork
-    from .guard import guarded_stage
+    from .guard import GuardedStage
     from .masks import pack_bits, packed_bytes, unpack_bits
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
     from .search_space import (
@@ -67,6 +66,7 @@ __all__ = [
     "GrowingMethod",
     "GrowingModel",
     "GrowingNetwork",
+    "GuardedStage",
     "Mixture",
     "ProxyNetwork",
     "ResidualBlock",
@@ -84,9 +84,7 @@ __all__ = [
     "even_resnet_parts",
     "extract_features",
     "genotype_network",
-    "guarded_stage",
     "h_score",
-    "half_passes",
     "knn_accuracy",
     "log_evidence",
     "named_genotype",

@@ -159,14 +159,7 @@ def make_operation(
 
 
 def sample_of(genotype: Genotype) -> Sample:
-    """Sample by which a proxy network computes a genotype: absent edges carry ``none``.
-
-    Args:
-        genotype: to compute.
-
-    Returns:
-        Index of the operation of each edge, of the normal and of the reduction cells.
-    """
+    """Sample by which a proxy network computes a genotype: absent edges carry ``none``."""
     chosen = []
     for kind in (genotype.normal, genotype.reduction):
         operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}

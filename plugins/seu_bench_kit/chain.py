@@ -46,15 +46,7 @@ class ChainLayer:
         return self.weighted.out_channels if isinstance(self.weighted, nn.Conv2d) else self.weighted.out_features
 
     def like(self, inputs: int, units: int) -> nn.Conv2d | nn.Linear:
-        """Make a fresh layer of this sort and another size, by torch's global generator.
-
-        Args:
-            inputs: units that it reads, each by :attr:`spread` numbers.
-            units: that it computes.
-
-        Returns:
-            A layer with the weights that torch draws for one of ``inputs``.
-        """
+        """Make a fresh layer of this sort and another size, by torch's global generator."""
         bias = self.weighted.bias is not None
         if isinstance(self.weighted, nn.Linear):
             return nn.Linear(inputs * self.spread, units, bias)
@@ -62,16 +54,7 @@ class ChainLayer:
         return type(made)(inputs, units, made.kernel_size, made.stride, made.padding, made.dilation, 1, bias)  # type: ignore[arg-type]
 
     def compute(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The layer's output with other weights than its own, without :attr:`before` and :attr:`after`.
-
-        Args:
-            x: ``[N, inputs, H, W]``, or ``[N, inputs * spread]``.
-            weight: ``[units, inputs, k, k]``, or ``[units, inputs * spread]``, of any numbers of units.
-            bias: ``[units]``; ``None``: there is none.
-
-        Returns:
-            ``[N, units, H', W']``, or ``[N, units]``.
-        """
+        """The layer's output with other weights than its own, without :attr:`before` and :attr:`after`."""
         if isinstance(self.weighted, nn.Linear):
             return functional.linear(x, weight, bias)
         made = self.weighted
@@ -128,16 +111,7 @@ def _no_chain(needed_by: str, reason: str) -> RequestError:
 
 
 def run_chain(layers: Sequence[ChainLayer], x: Tensor, compute: Callable[[int, Tensor], Tensor]) -> Tensor:
-    """Compute a chain with weights of somebody else's.
-
-    Args:
-        layers: of the chain.
-        x: images ``[N, C, H, W]``.
-        compute: index of a layer and its input -> its output, before activation.
-
-    Returns:
-        Features ``[N, F]``.
-    """
+    """Features ``[N, F]`` of images; ``compute(index, input)`` gives a layer's output before its activation."""
     for index, layer in enumerate(layers):
         x = layer.after(compute(index, layer.before(x)))
     return x

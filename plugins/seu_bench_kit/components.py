@@ -142,50 +142,29 @@ class CreatorFactory(LazyFactory):
     contract: ClassVar[str] = "seu_bench_kit.contracts:CreatorContract"
 
 
-def half_passes(epochs: int, images: int) -> tuple[int, int]:
-    """Image passes of epochs that train on the first half and score the second, which has the odd image.
-
-    Args:
-        epochs: number of epochs.
-        images: training images of the task.
-
-    Returns:
-        Images that train and images that are scored.
-    """
-    return epochs * (images // 2), epochs * (images - images // 2)
-
-
 def recalibration_passes(limit: int, images: int, batch_size: int) -> int:
-    """Image passes that estimate a network's BatchNorm statistics anew before it is scored.
-
-    Args:
-        limit: images at most.
-        images: that there are.
-        batch_size: images per batch; only whole batches count, or all images where there are fewer.
-
-    Returns:
-        Images passed forward.
-    """
+    """Images, at most ``limit``, that estimate a network's BatchNorm statistics anew before it is scored: whole
+    batches, or all images where there are fewer."""
     count = min(limit, images)
     return count - count % batch_size if count > batch_size else count
 
 
 def schedule_passes(options: ScheduleOptions, schedule: Schedule, train_images: int) -> tuple[int, int]:
-    """Image passes of most searchers and creators, whose epochs train on one half and score the other.
+    """Image passes of most searchers and creators, whose epochs train on the first half and score the second.
 
     Args:
         options: the component's, which are applied to ``schedule``; with :class:`~seu_bench.config.ScoringOptions`
             each epoch recalibrates statistics on the first half before it scores.
         schedule: the protocol's.
-        train_images: training images of the task.
+        train_images: training images of the task; the second half has the odd one.
 
     Returns:
         Images that train, and images that are scored or passed forward to recalibrate.
     """
-    applied = options.applied_to(schedule)
-    train, score = half_passes(applied.epochs, train_images)
+    applied, first = options.applied_to(schedule), train_images // 2
     limit = options.recalibration_images if isinstance(options, ScoringOptions) else 0
-    return train, score + applied.epochs * recalibration_passes(limit, train_images // 2, applied.batch_size)
+    score = train_images - first + recalibration_passes(limit, first, applied.batch_size)
+    return applied.epochs * first, applied.epochs * score
 
 
 def component_passes(component: Component, schedule: Schedule, train_images: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from seu_bench.testing.trial import Contract, Trial, drawn, from_file, installed
 from seu_bench.training.stage import EpochlessStage
 from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, CreatorFactory, SearchTask, component_passes
-from seu_bench_kit.guard import GuardedStage, guarded_stage
+from seu_bench_kit.guard import GuardedStage
 from seu_bench_kit.search_space import Genotype, SearchSpace
 
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
@@ -58,8 +58,8 @@ def component_of(trial: Trial, kind: str) -> Any:
 def stage_of(trial: Trial, task: Any) -> GuardedStage[Any]:
     """Build the stage for a task of the searcher or of the creator on trial."""
     if isinstance(task, SearchTask):
-        return guarded_stage(component_of(trial, "searcher"), task, task.space.fault)
-    return guarded_stage(component_of(trial, "creator"), task, task.model.path_fault)
+        return GuardedStage(component_of(trial, "searcher"), task, task.space.fault)
+    return GuardedStage(component_of(trial, "creator"), task, task.model.path_fault)
 
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:

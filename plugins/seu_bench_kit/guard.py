@@ -1,9 +1,4 @@
-"""Guard around the stages of searchers and creators: failures name the plugin, and come before any harm.
-
-A strategy runs the stage of a plugin inside a :class:`GuardedStage`: errors name plugin, package, stage and task; the
-announced budget of images and epochs is enforced; results are checked before anybody uses them. Budgets are counted,
-never timed: a stage that loops without counting images is seen by the progress of the run, which stands still.
-"""
+"""Guard around the stages of searchers and creators: failures name the plugin, and come before any harm."""
 
 from __future__ import annotations
 
@@ -21,7 +16,21 @@ from seu_bench_kit.components import CreationTask, SearchTask, component_passes
 
 
 class GuardedStage(Stage[Result]):
-    """A plugin's stage under supervision. It is driven epoch by epoch; its own ``run`` is not called."""
+    """A plugin's stage under supervision: errors name plugin, package, stage and task, the announced budget of images
+    and epochs is enforced, results are checked before anybody uses them.
+
+    Budgets are counted, never timed: a stage that loops without counting images is seen by the progress of the run,
+    which stands still. It is driven epoch by epoch; its own ``run`` is not called.
+
+    Args:
+        owner: searcher or creator that was chosen for the run.
+        task: images, schedule and seed that it is given.
+        fault: returns why a result cannot be used, or ``None`` if it can.
+
+    Raises:
+        PluginError: its factory cannot say what the stage will take.
+        RunError: the stage cannot be made.
+    """
 
     def __init__(
         self, owner: Component, task: SearchTask | CreationTask, fault: Callable[[object], str | None]
@@ -132,23 +141,3 @@ class GuardedStage(Stage[Result]):
                 remedy=known.remedy
                 or f"choose another {self._owner.kind}, or report it to the author of {self._owner.package}",
             ) from error
-
-
-def guarded_stage(
-    component: Component, task: SearchTask | CreationTask, fault: Callable[[object], str | None]
-) -> GuardedStage[Any]:
-    """Build the stage of a searcher or a creator for a task, inside its guard.
-
-    Args:
-        component: searcher or creator that was chosen for the run.
-        task: images, schedule and seed that it is given.
-        fault: returns why a result cannot be used, or ``None`` if it can.
-
-    Returns:
-        The guarded stage.
-
-    Raises:
-        PluginError: its factory cannot say what the stage will take.
-        RunError: the stage cannot be made.
-    """
-    return GuardedStage(component, task, fault)

@@ -14,43 +14,20 @@ from torch import Tensor
 
 
 def pack_bits(mask: Tensor) -> Tensor:
-    """Pack a mask, eight elements to a byte.
-
-    Args:
-        mask: bool, of any shape.
-
-    Returns:
-        uint8 ``[ceil(n / 8)]`` on the mask's device; unused bits are 0.
-
-    Example:
-        >>> pack_bits(torch.tensor([True, False, True]))
-        tensor([5], dtype=torch.uint8)
-    """
+    """Pack a mask, bool of any shape, eight elements to a byte: uint8 ``[ceil(n / 8)]``; unused bits are 0."""
     flat = mask.flatten().to(torch.uint8)
     padded = torch.nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
     return (padded << _places(mask.device)).sum(dim=1, dtype=torch.uint8)
 
 
 def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
-    """Undo :func:`pack_bits`.
-
-    Args:
-        packed: uint8 ``[ceil(n / 8)]``.
-        shape: of the mask, with ``n`` elements.
-
-    Returns:
-        The mask, bool.
-    """
+    """Undo :func:`pack_bits` for a mask of some shape."""
     bits = (packed[:, None] >> _places(packed.device)) & 1
     return bits.flatten()[: math.prod(shape)].view(*shape).bool()
 
 
 def packed_bytes(elements: int) -> int:
-    """Bytes that a mask of so many elements takes.
-
-    Returns:
-        The length of what :func:`pack_bits` returns.
-    """
+    """Bytes that a mask of so many elements takes."""
     return -(-elements // 8)
 
 

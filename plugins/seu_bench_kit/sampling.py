@@ -114,30 +114,13 @@ Sampled = TypeVar("Sampled")
 
 
 def proxy_network(task: SearchTask, schedule: SearchSchedule) -> ProxyNetwork:
-    """Make a proxy network for a task, its weights drawn from torch's generators.
-
-    Args:
-        task: of the searcher.
-        schedule: number of cells and channels.
-
-    Returns:
-        The network on the task's device.
-    """
+    """Make a proxy network on a task's device, its weights drawn from torch's generators."""
     made = ProxyNetwork(task.images.channels, task.num_classes, schedule.cells, schedule.channels, task.space)
     return made.to(task.device)
 
 
 def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Genotype) -> GenotypeNetwork:
-    """Make a network of one genotype at the proxy's size, its weights drawn from torch's generators.
-
-    Args:
-        task: of the searcher.
-        schedule: number of cells and channels.
-        genotype: of all cells.
-
-    Returns:
-        The network on the task's device.
-    """
+    """Make a network of one genotype at the proxy's size, its weights drawn from torch's generators."""
     size = (schedule.cells, schedule.channels)
     return GenotypeNetwork(genotype, task.images.channels, task.num_classes, *size, task.space).to(task.device)
 
@@ -148,12 +131,9 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
     A subclass calls :meth:`prepare` when it has made what trains.
 
     Args:
-        name: of the stage.
-        task: 0-based index.
+        name, task, seed, device: as of :class:`~seu_bench.training.Stage`.
         schedule: of the stage, options applied.
         images: the task's training images.
-        seed: of the stage's random state.
-        device: of the computation.
         recalibration_images: images of the first half, at most, on which BatchNorm's statistics are estimated anew
             before a sample is scored; 0: samples are scored with the statistics that training left, by which they may
             answer by chance. Subclasses hand on :class:`~seu_bench.config.ScoringOptions`, whose passes

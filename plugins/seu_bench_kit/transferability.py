@@ -45,12 +45,6 @@ def knn_accuracy(features: Tensor, labels: Tensor, queries: Tensor, query_labels
 
     Raises:
         ValueError: there is no feature or no query, or k is not positive.
-
-    Example:
-        >>> import torch
-        >>> points, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0, 0, 1])
-        >>> knn_accuracy(points, labels, torch.tensor([[0.4], [8.0]]), torch.tensor([0, 1]), k=1)
-        1.0
     """
     if not len(features) or not len(queries) or k < 1:
         raise ValueError(f"{len(features)} features, {len(queries)} queries and k={k}: each must be 1 or more")
@@ -81,12 +75,6 @@ def ridge_accuracy(features: Tensor, labels: Tensor, queries: Tensor, query_labe
 
     Returns:
         The share of queries whose answer is right.
-
-    Example:
-        >>> import torch
-        >>> points, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0, 0, 1])
-        >>> ridge_accuracy(points, labels, torch.tensor([[0.4], [8.0]]), torch.tensor([0, 1]))
-        1.0
     """
     fit, check = _standardised(features, queries)
     targets = functional.one_hot(labels).double()
@@ -113,11 +101,6 @@ def h_score(features: Tensor, labels: Tensor) -> float:
 
     Returns:
         0 where classes do not differ, and less than their number; higher is better.
-
-    Example:
-        >>> import torch
-        >>> round(h_score(torch.tensor([[0.0], [0.0], [1.0], [1.0]]), torch.tensor([0, 0, 1, 1])), 4)
-        0.9091
     """
     (fit,) = _standardised(features)
     classes = functional.one_hot(labels).double()

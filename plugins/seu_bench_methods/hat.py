@@ -33,27 +33,13 @@ def compensated(gradient: Tensor, embedding: Tensor, scale: float, largest: floa
     """The gradient of an embedding as if the gate were ``sigmoid(e)``, times ``largest`` (section 2.5).
 
     A steep gate has hardly any gradient, and a flat one little: the slope of ``sigmoid(s e)`` is divided out.
-
-    Args:
-        gradient: of the loss by the embedding, ``[units]``.
-        embedding: ``[units]``.
-        scale: ``s`` of the batch.
-        largest: of the evaluation.
-
-    Returns:
-        ``[units]``.
     """
     steep = torch.cosh((scale * embedding).clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)) + 1
     return gradient * (largest / scale) * steep / (torch.cosh(embedding) + 1)
 
 
 def used_anew(gates: Sequence[Tensor], used: Sequence[Tensor]) -> Tensor:
-    """The share of units that a task takes among those that no earlier task uses (section 2.6).
-
-    Args:
-        gates: of the task, ``[units]`` for each layer, from 0 to 1.
-        used: the largest gates of earlier tasks, ``[units]`` for each layer; zeros for the first task.
-    """
+    """The share of units that a task takes among those that no earlier task uses (section 2.6)."""
     free = [1 - each for each in used]
     taken = torch.stack([(gate * each).sum() for gate, each in zip(gates, free, strict=True)]).sum()
     total = torch.stack([each.sum() for each in free]).sum()

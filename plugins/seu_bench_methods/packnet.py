@@ -26,7 +26,6 @@ from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import (
-    EpochlessStage,
     Phase,
     StrategyContext,
     TaskData,
@@ -37,16 +36,7 @@ from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 
 
 def kept_count(free: int, fraction: float) -> int:
-    """Weights of a layer that a task keeps.
-
-    Returns:
-        ``free - round(fraction * free)``, a half rounded to the even number as Python does; but at least one while any
-        is free, so that no layer of the first task is empty.
-
-    Example:
-        >>> kept_count(10, 0.75)
-        2
-    """
+    """Weights of a layer that a task keeps: ``free - round(fraction * free)``, but at least one while any is free."""
     return max(min(1, free), free - round(fraction * free))
 
 
@@ -292,7 +282,7 @@ class PackNet(Method):
         """Training of all free weights, choice of those that the task keeps, and training of these alone."""
         return [
             Phase(lambda: self._training(task)),
-            Phase(lambda: Pruning(self, task), self.model.pack),
+            self.step("pruning", task, self._prune),
             Phase(lambda: self._retraining(task), lambda _: self._finish()),
         ]
 
@@ -312,19 +302,10 @@ class PackNet(Method):
         self._held = Held(self.model.weights(), self.model.kept(task.index, task.index))
         return TrainingStage(self, task, "retraining", self.options.retraining(self.schedule))
 
+    def _prune(self, _task: TaskData) -> None:
+        fraction, pairs = self.options.prune_fraction, zip(self.model.weights(), self.model.free(), strict=True)
+        self.model.pack([largest(weight, free, fraction) for weight, free in pairs])
+
     def _finish(self) -> None:
         self.model.finish()
         self._held = Held((), ())
-
-
-class Pruning(EpochlessStage[list[Tensor]]):
-    """The choice of the weights that a task keeps: the largest of each layer's free ones. No image is passed."""
-
-    def __init__(self, method: PackNet, task: TaskData) -> None:
-        super().__init__("pruning", task.index, method.seed_for("pruning", task.index), method.device)
-        self.method = method
-
-    def result(self) -> list[Tensor]:
-        """A mask for each layer."""
-        model, fraction = self.method.model, self.method.options.prune_fraction
-        return [largest(weight, free, fraction) for weight, free in zip(model.weights(), model.free(), strict=True)]

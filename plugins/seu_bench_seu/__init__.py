@@ -20,8 +20,8 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
         LazyFactory(
             "searchable extension units: a super model that grows from nothing and never forgets",
             options=SeuOptions,
-            build="seu_bench_seu.strategy:build_seu",
-            cost="seu_bench_seu.strategy:seu_cost",
+            build="seu_bench_seu.strategy:Seu.build",
+            cost="seu_bench_seu.strategy:Seu.forecast",
             components={"searcher": "mdl", "creator": "mdl"},
             presets=PRESETS,
             reference=REFERENCE_ROWS["seu + random + all_new"],

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
-from torch import nn
 
+from seu_bench import Method
 from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
+    Component,
     Cost,
     Phase,
     Stage,
     StageCost,
-    StagedStrategy,
     StrategyContext,
     TaskData,
     TrainingStage,
@@ -27,13 +27,12 @@ from seu_bench.training import (
     task_macs,
     training_passes,
 )
-from seu_bench.utils import RandomState, derive_seed
 from seu_bench_kit import (
     CreationTask,
     Genotype,
+    GuardedStage,
     SearchSpace,
     SearchTask,
-    guarded_stage,
     named_genotype,
     uniform_genotype,
 )
@@ -43,110 +42,94 @@ from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.super_model import SuperModel
 
 
-class Seu(StagedStrategy):
-    """Lifelong learning with searchable extension units.
+class Seu(Method):
+    """Lifelong learning with searchable extension units."""
 
-    Args:
-        model: an empty super model.
-        searcher: makes the search stage of a task; ``None`` with a fixed ``genotype``.
-        creator: makes the creation stage of a task.
-        search_schedule, creation_schedule: the protocol's budgets, handed to searcher and creator.
-        genotype: for every task, in place of a search.
-        warm_start: whether training starts from the weights of the creation stage.
-        options: those of :class:`~seu_bench.training.strategy.StagedStrategy`.
-    """
-
+    Options = SeuOptions
+    options: SeuOptions
     model: SuperModel
 
-    def __init__(
-        self,
-        *,
-        model: SuperModel,
-        searcher: Callable[[SearchTask], Stage[Genotype]] | None,
-        creator: Callable[[CreationTask], Stage[tuple[int, ...]]],
-        search_schedule: SearchSchedule,
-        creation_schedule: CreationSchedule,
-        genotype: Genotype | None = None,
-        warm_start: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(model=model, **options)
-        if searcher is None and genotype is None:
-            raise ValueError("SEU needs a searcher or a fixed genotype")
-        self.searcher = searcher
-        self.creator = creator
-        self.search_schedule = search_schedule
-        self.creation_schedule = creation_schedule
-        self.genotype = genotype
-        self.warm_start = warm_start
-        self.genotypes: dict[int, Genotype] = {}
+    @classmethod
+    def make_model(cls, context: StrategyContext) -> SuperModel:
+        """Return an empty super model for the stream."""
+        options, size, plan = context.options, context.protocol.model, context.plan
+        cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
+        channels = options.channels or max(1, round(options.width * size.channels))
+        space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
+        return SuperModel(plan.channels, plan.classes_per_task, cells, channels, space, options.stem)
+
+    @classmethod
+    def build(cls, context: StrategyContext) -> Self:
+        """Build the strategy of a run.
+
+        Raises:
+            RequestError: no searcher or no creator was chosen.
+        """
+        checked_options(context, SeuOptions)
+        strategy, protocol = super().build(context), context.protocol
+        strategy._components = _components(context)
+        strategy._schedules = protocol.search, protocol.creation
+        if context.options.tie_weight_decay:
+            decay = {"weight_decay": strategy.schedule.weight_decay}
+            search, creation = strategy._schedules
+            strategy._schedules = search.model_copy(update=decay), creation.model_copy(update=decay)
+        return strategy
+
+    def setup(self) -> None:
+        """Begin with nothing."""
+        self.genotypes: dict[int, dict[str, Any]] = {}
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
+        name = self.options.genotype
+        self._genotype = named_genotype(name) if name else None
+        self._components: tuple[Component, Component]
+        self._schedules: tuple[SearchSchedule, CreationSchedule]
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
         training = Phase(lambda: self._training(task), lambda _: self.model.freeze())
         phases = [creation, training] if task.index > 0 else [training]
-        if self.genotype is None:
+        if self._genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
-        return [_after(partial(self._expand, task, self.genotype), phases[0]), *phases[1:]]
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Genotypes and paths."""
-        return {
-            "genotypes": {task: genotype.to_dict() for task, genotype in self.genotypes.items()},
-            "chosen": {task: list(path) for task, path in self.chosen.items()},
-        }
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`get_extra_state` returned."""
-        self.genotypes = {task: Genotype.from_dict(value) for task, value in state["genotypes"].items()}
-        self.chosen = {task: tuple(path) for task, path in state["chosen"].items()}
+        return [_after(partial(self._expand, task, self._genotype), phases[0]), *phases[1:]]
 
     def describe(self) -> dict[str, Any]:
         """Genotypes and paths per task whose path was chosen, and the task that each unit was made for."""
         chosen = sorted(self.chosen)
         return {
-            "genotypes": tuple(self.genotypes[task].to_dict() for task in chosen),
+            "genotypes": tuple(self.genotypes[task] for task in chosen),
             "paths": tuple(self.chosen[task] for task in chosen),
             "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
         }
 
     def _search(self, task: TaskData) -> Stage[Genotype]:
-        if self.searcher is None:
-            raise ValueError("SEU needs a searcher")
-        return self.searcher(
-            SearchTask(
-                images=task.train,
-                task=task.index,
-                num_classes=self.model.classes_per_task[task.index],
-                space=self.model.space,
-                schedule=self.search_schedule,
-                seed=self.seed_for("search", task.index),
-                device=self.device,
-                earlier=tuple(self.genotypes[earlier] for earlier in sorted(self.genotypes) if earlier < task.index),
-            )
+        earlier = (self.genotypes[known] for known in sorted(self.genotypes) if known < task.index)
+        asked = SearchTask(
+            images=task.train,
+            task=task.index,
+            num_classes=self.model.classes_per_task[task.index],
+            space=self.model.space,
+            schedule=self._schedules[0],
+            seed=self.seed_for("search", task.index),
+            device=self.device,
+            earlier=tuple(map(Genotype.from_dict, earlier)),
         )
+        return GuardedStage(self._components[0], asked, self.model.space.fault)
 
     def _expand(self, task: TaskData, genotype: Genotype) -> None:
-        self.genotypes[task.index] = genotype
-        with RandomState(self.seed_for("expand", task.index), self.device).active():
+        self.genotypes[task.index] = genotype.to_dict()
+        with self.drawing("expand", task):
             self.model.expand(genotype, task.index)
         if task.index == 0:
             # One candidate per layer: there is nothing to choose.
             self._keep(task, (0,) * len(self.model.layers))
 
     def _creation(self, task: TaskData) -> Stage[tuple[int, ...]]:
-        return self.creator(
-            CreationTask(
-                model=self.model,
-                images=task.train,
-                task=task.index,
-                schedule=self.creation_schedule,
-                seed=self.seed_for("creation", task.index),
-                device=self.device,
-            )
+        model, before, seed = self.model, self.model.frozen_state(), self.seed_for("creation", task.index)
+        asked = CreationTask(model, task.train, task.index, self._schedules[1], seed, self.device)
+        return GuardedStage(
+            self._components[1], asked, lambda path: model.path_fault(path) or model.frozen_fault(before)
         )
 
     def _keep(self, task: TaskData, path: tuple[int, ...]) -> None:
@@ -154,13 +137,42 @@ class Seu(StagedStrategy):
         self.chosen[task.index] = self.model.paths[task.index]
 
     def _training(self, task: TaskData) -> TrainingStage:
-        if not self.warm_start:
-            with RandomState(self.seed_for("renew", task.index), self.device).active():
+        if not self.options.warm_start:
+            with self.drawing("renew", task):
                 self.model.renew(task.index)
-                head = self.model.heads[task.index]
-                if isinstance(head, nn.Linear):
-                    head.reset_parameters()
         return self.training_stage(task)
+
+    @classmethod
+    def forecast(cls, context: StrategyContext) -> Cost:
+        """At most: every task brings a new unit to each layer; at least: every later task reuses the first one's.
+
+        Without ``genotype`` the range also spans the units: from pooling to 5x5 separable convolutions everywhere.
+        """
+        options, plan = context.options, context.plan
+        if options.genotype:
+            least = most = named_genotype(options.genotype)
+        else:
+            least = uniform_genotype("max_pool_3x3", options.edges)
+            most = uniform_genotype("sep_conv_5x5", options.edges)
+        tasks = len(plan.tasks)
+        small, macs_min = _first_task(context, least)
+        large, macs = (small, macs_min) if least == most else _first_task(context, most)
+        empty = on_meta(lambda: cls.make_model(context))
+        # What a task brings at most: a column, which may lack the stem.
+        column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
+        if options.stem == "shared":
+            column -= stem_parameters(plan.channels, large.channels)
+            column_bytes -= state_bytes(large.unit(0, 0))
+        first, first_bytes = count_parameters(small), state_bytes(small)
+        return Cost(
+            tuple(count_parameters(large) + column * task for task in range(tasks)),
+            (first,) * tasks,
+            macs,
+            macs_min,
+            _stages(context),
+            tuple(state_bytes(large) + column_bytes * task for task in range(tasks)),
+            (first_bytes,) * tasks,
+        )
 
 
 def _after(prepare: Callable[[], None], phase: Phase) -> Phase:
@@ -173,94 +185,16 @@ def _after(prepare: Callable[[], None], phase: Phase) -> Phase:
     return Phase(make, phase.apply)
 
 
-def seu_options(context: StrategyContext) -> SeuOptions:
-    """The context's options as SEU's."""
-    return checked_options(context, SeuOptions)
-
-
-def make_super_model(context: StrategyContext) -> SuperModel:
-    """An empty super model for the stream."""
-    options, size, plan = seu_options(context), context.protocol.model, context.plan
-    cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
-    channels = options.channels or max(1, round(options.width * size.channels))
-    space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
-    return SuperModel(plan.channels, plan.classes_per_task, cells, channels, space, options.stem)
-
-
-def build_seu(context: StrategyContext) -> Seu:
-    """The strategy of a run.
-
-    Raises:
-        RequestError: no searcher or no creator was chosen.
-    """
-    options, protocol = seu_options(context), context.protocol
-    searcher, creator = context.searcher, context.creator
-    if searcher is None or creator is None:
+def _components(context: StrategyContext) -> tuple[Component, Component]:
+    if context.searcher is None or context.creator is None:
         raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
-    training = options.applied_to(protocol.training)
-    search_schedule, creation_schedule = protocol.search, protocol.creation
-    if options.tie_weight_decay:
-        decay = {"weight_decay": training.weight_decay}
-        search_schedule = search_schedule.model_copy(update=decay)
-        creation_schedule = creation_schedule.model_copy(update=decay)
-
-    def search(task: SearchTask) -> Stage[Genotype]:
-        return guarded_stage(searcher, task, task.space.fault)
-
-    def create(task: CreationTask) -> Stage[tuple[int, ...]]:
-        before = model.frozen_state()
-        return guarded_stage(creator, task, lambda path: model.path_fault(path) or model.frozen_fault(before))
-
-    with RandomState(derive_seed(context.seed, "model")).active():
-        model = make_super_model(context)
-    return Seu.of(
-        context,
-        model=model,
-        searcher=search,
-        creator=create,
-        search_schedule=search_schedule,
-        creation_schedule=creation_schedule,
-        genotype=named_genotype(options.genotype) if options.genotype else None,
-        warm_start=options.warm_start,
-    )
-
-
-def seu_cost(context: StrategyContext) -> Cost:
-    """At most: every task brings a new unit to each layer; at least: every later task reuses the first one's.
-
-    Without ``genotype`` the range also spans the units: pooling everywhere to 5x5 separable convolutions everywhere.
-    """
-    options, plan = seu_options(context), context.plan
-    if options.genotype:
-        least = most = named_genotype(options.genotype)
-    else:
-        least = uniform_genotype("max_pool_3x3", options.edges)
-        most = uniform_genotype("sep_conv_5x5", options.edges)
-    tasks = len(plan.tasks)
-    small, macs_min = _first_task(context, least)
-    large, macs = (small, macs_min) if least == most else _first_task(context, most)
-    empty = on_meta(lambda: make_super_model(context))
-    # What a task brings at most: a column, which may lack the stem.
-    column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
-    if options.stem == "shared":
-        column -= stem_parameters(plan.channels, large.channels)
-        column_bytes -= state_bytes(large.unit(0, 0))
-    first, first_bytes = count_parameters(small), state_bytes(small)
-    return Cost(
-        tuple(count_parameters(large) + column * task for task in range(tasks)),
-        (first,) * tasks,
-        macs,
-        macs_min,
-        _stages(context),
-        tuple(state_bytes(large) + column_bytes * task for task in range(tasks)),
-        (first_bytes,) * tasks,
-    )
+    return context.searcher, context.creator
 
 
 def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperModel, tuple[int, ...]]:
     """The super model after one task, and multiply-accumulates of each task on its path."""
     plan = context.plan
-    model = on_meta(lambda: make_super_model(context))
+    model = on_meta(lambda: Seu.make_model(context))
     with torch.device("meta"):
         model.expand(genotype, 0)
     for task in range(len(plan.tasks)):
@@ -269,10 +203,8 @@ def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperMode
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
-    options, plan, protocol = seu_options(context), context.plan, context.protocol
-    searcher, creator = context.searcher, context.creator
-    if searcher is None or creator is None:
-        raise RequestError("strategy 'seu' needs a searcher and a creator", remedy="give --searcher and --creator")
+    options, plan, protocol = context.options, context.plan, context.protocol
+    searcher, creator = _components(context)
     stages: list[StageCost] = []
     for index, task in enumerate(plan.tasks):
         if not options.genotype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -72,10 +72,11 @@ class SuperModel(UnitModel):
                 self.unit_genotypes[layer].pop()
 
     def renew(self, task: int) -> None:
-        """Replace the new units on the task's path by freshly initialised ones."""
+        """Replace the new units on the task's path, and its head's weights, by freshly initialised ones."""
         for layer, index in enumerate(self.paths[task]):
             if not self.unit(layer, index).frozen:
                 self._units(layer)[index] = self._make_unit(layer, self.unit_genotypes[layer][index])
+        cast(nn.Linear, self.heads[task]).reset_parameters()
 
     def freeze(self) -> None:
         """Nothing that exists now trains again."""

@@ -355,5 +355,3 @@ def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
     width = ModularNetwork(chain_of(perceptron(64, 80), "pathnet"), (2, 3, 2), 5).widths[0]
     for bound, modules in ((cost.macs, 2), (cost.macs_min, 1)):
         assert bound == tuple(modules * (64 * width + width * width) + width * classes for classes in (2, 3, 2))
-    assert cost.train_flops_min is not None and cost.train_flops is not None
-    assert 0 < cost.train_flops_min < cost.train_flops
