@@ -18,7 +18,7 @@ from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
-from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
+from seu_bench.data.tasks import dataset_names, numbered
 from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
@@ -83,7 +83,7 @@ class ResolvedRun:
         """A data set, or its synthetic stand-in."""
         source = self.sources[name]
         if self.spec.synthetic:
-            from seu_bench.data.synthetic import synthetic_dataset
+            from seu_bench.data.dataset import synthetic_dataset
 
             return synthetic_dataset(self._asked(name, source.info), SYNTHETIC_SEED)
         return self._asked(name, source.load)
@@ -243,19 +243,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     used = dataset_names(benchmark)
-    own = {
-        name: definition_source(benchmark.datasets[name], name, request.data_root)
-        for name in used
-        if name in benchmark.datasets
-    }
+    own = {name: definition_source(benchmark.datasets[name], name) for name in used if name in benchmark.datasets}
     packages = {name: registry.datasets.find(name).package for name in used if name not in own}
     sources: dict[str, DatasetSource] = {
         name: own[name] if name in own else registry.datasets[name].factory for name in used
     }
-    if names_classes(benchmark):
-        infos = {name: _asked(name, source.info, request, packages) for name, source in sources.items()}
-        benchmark = numbered(benchmark, infos)
-        overrides = numbered_overrides(overrides, benchmark)
+    benchmark = numbered(benchmark, lambda name: _asked(name, sources[name].info, request, packages))
+    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
+        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,

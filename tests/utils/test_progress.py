@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.folders import FolderSource
+from seu_bench.data.own_files import FolderSource
 from seu_bench.utils import progress as bars
 
 #: What hides and shows a terminal's cursor.
