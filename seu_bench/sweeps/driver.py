@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from seu_bench.config.options import build_options
-from seu_bench.engine.run_progress import RunProgress, read_progress
+from seu_bench.engine.forecast import RunProgress, read_progress
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import ExitStatus, Interruption, PluginError, ResultsError, SeuBenchError
 from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Started

@@ -17,8 +17,8 @@ from support.locks import held
 from support.records import a_record
 
 from seu_bench.cli import runs
+from seu_bench.engine.forecast import PROGRESS_NAME, RunProgress
 from seu_bench.engine.run_folder import RunState, find_state
-from seu_bench.engine.run_progress import PROGRESS_NAME, RunProgress
 from seu_bench.results.record import record_path, write_record
 
 EVIL = "[red]x[/red]\x1b[2J\ny"
