@@ -10,22 +10,13 @@ from seu_bench.engine.verification import differences, resolve_record
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
-from seu_bench.results.record_metrics import EVALUATION
+from seu_bench.results.record_metrics import EVALUATION, compute_metrics
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.training.interfaces import Cost
 
 
 def claim_faults(registry: Registry, record: Record, data_root: Path | None = None) -> list[str]:
-    """Compare a finished record with the tasks, settings and cost that follow from its request.
-
-    Args:
-        registry: what is installed.
-        record: a finished run's.
-        data_root: folder of data sets; only their sizes are asked for.
-
-    Returns:
-        Differences; that the request cannot be resolved here is one.
-    """
+    """List where a finished record differs from the tasks, settings and cost that follow from its request."""
     if ":" in record.strategy or record.attach:
         return ["it cannot be checked here: it names classes by import path, which are not imported for strangers"]
     try:
@@ -54,10 +45,9 @@ def _size_faults(record: Record, cost: Cost) -> Iterator[str]:
     tasks = len(record.task_names)
     learned = {stage.task for stage in cost.stages if stage.name != EVALUATION and stage.image_passes}
     first = tasks - 1 if learned == {tasks - 1} else 0  # who learns the whole stream at once is measured once
-    for row in range(tasks):
-        values = record.accuracy_matrix[row] if row < len(record.accuracy_matrix) else ()
-        if [value is not None for value in values] != [first <= row >= task for task in range(tasks)]:
-            yield f"accuracy_matrix[{row}] does not have a value for each task learned until then, and no other"
+    measured = [[value is not None for value in row] for row in record.accuracy_matrix]
+    if measured != [[first <= row >= task for task in range(tasks)] for row in range(tasks)]:
+        yield "accuracy_matrix does not have a value for each task learned until then, and no other"
     none = (0,) * tasks
     ranges = {
         "params_total": (cost.params_total_min, cost.params_total),
@@ -81,18 +71,16 @@ def _size_faults(record: Record, cost: Cost) -> Iterator[str]:
 
 
 def _stage_faults(record: Record, cost: Cost) -> Iterator[str]:
-    """Stages of learning whose passes and operations are outside of what was forecast for all of them together."""
-    learned = [stage for stage in record.stages if stage.name != EVALUATION]
+    """Stages whose passes and operations are outside of what was forecast for all of them together."""
     if {stage.task for stage in record.stages} - set(range(len(record.task_names))):
         yield "a stage is of no task"
-    passes = sum(stage.image_passes for stage in learned)
+    metrics = compute_metrics(record)
+    passes, flops = int(metrics["image_passes"] or 0), metrics["train_flops"]
     evaluated = sum(stage.image_passes for stage in record.stages) - passes
     most = {"learn": (passes, cost.image_passes), "evaluate": (evaluated, cost.all_passes - cost.image_passes)}
     for what, (found, forecast) in most.items():
         if not 0 < found <= forecast:
             yield f"{found} image passes to {what}, and at most {forecast} were forecast"
-    flops = None if any(stage.flops is None for stage in learned) else sum(stage.flops or 0 for stage in learned)
-    if cost.train_flops is not None and cost.train_flops_min is not None:
-        least, largest = cost.train_flops_min, cost.train_flops
-        if flops is None or not least <= flops <= largest:
-            yield f"{flops} operations of learning, and {least} to {largest} were forecast"
+    least, largest = cost.train_flops_min, cost.train_flops
+    if least is not None and largest is not None and (flops is None or not least <= flops <= largest):
+        yield f"{flops} operations of learning, and {least} to {largest} were forecast"
