@@ -46,8 +46,7 @@ class MlflowLogger:
 
         self._folder, self._options = folder, options
         self._client: Any = None
-        self._run = ""
-        self._resumed = False
+        self._run, self._resumed = "", False
 
     def begin(self, run: LoggedRun) -> None:
         """Open the store, and the run in it."""
@@ -84,9 +83,8 @@ class MlflowLogger:
         """A metric each, in one call."""
         from mlflow.entities import Metric
 
-        now = int(1000 * time.time())
-        metrics = [Metric(name, value, now, measured.step) for name, value in measured.values.items()]
-        self._client.log_batch(self._run, metrics=metrics)
+        now, values = int(1000 * time.time()), measured.values.items()
+        self._client.log_batch(self._run, metrics=[Metric(name, value, now, measured.step) for name, value in values])
 
     def end(self, status: str) -> None:
         """End the run in the store; its tag ``seu_bench.status`` has our word for it."""
@@ -99,15 +97,14 @@ class MlflowLogger:
         from mlflow import MlflowClient
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        before = logging.root.manager.disable
         with FileLock(self._folder / "mlflow.lock", timeout=120), warnings.catch_warnings():
             # MLflow 3.17 loads its tables in a way that SQLAlchemy 2.1 deprecates.
             warnings.filterwarnings("ignore", message="The ``noload`` loader strategy", category=DeprecationWarning)
-            logging.disable(logging.INFO)
+            logging.disable(logging.INFO)  # of alembic's
             try:
                 return MlflowClient(f"sqlite:///{(self._folder / 'mlflow.db').resolve()}")
             finally:
-                logging.disable(before)
+                logging.disable(logging.NOTSET)
 
 
 def _is_remote(options: MlflowOptions) -> bool:
@@ -118,6 +115,6 @@ def _is_remote(options: MlflowOptions) -> bool:
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
-    summary = "runs in MLflow, by default in a local database"
-    factory = LazyFactory(summary, options=MlflowOptions, build=MlflowLogger, is_remote=_is_remote)
+    made = {"options": MlflowOptions, "build": MlflowLogger, "is_remote": _is_remote}
+    factory = LazyFactory("runs in MLflow, by default in a local database", **made)
     register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

@@ -11,7 +11,6 @@ from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import EVALUATION, compute_metrics
-from seu_bench.results.reference_rows import reference_of
 from seu_bench.training.interfaces import Cost
 
 
@@ -28,15 +27,9 @@ def claim_faults(registry: Registry, record: Record, data_root: Path | None = No
         return [f"it cannot be checked here: {what}"]
     faults = []
     for name, value in requested_fields(run, plan).items():
-        if name == "task_names" and "task_class_names" not in record.model_fields_set:
-            continue  # an older record named its tasks otherwise
-        if name == "task_class_names" and not record.task_class_names:
-            continue  # nor did it name classes that have numbers only
-        recorded, made = getattr(record, name), value
-        if name == "reference":  # which older records do not say of those that are known by name
-            recorded, made = reference_of(record), reference_of(record.model_copy(update={name: value}))
         # Keys that are missing within a field are at the defaults of a later version, or else the run id differs.
-        faults += [told for told in differences(recorded, made, name, "found") if not told.endswith(": only found")]
+        told = differences(getattr(record, name), value, name, "found")
+        faults += [fault for fault in told if not fault.endswith(": only found")]
     return faults or [*_size_faults(record, cost), *_stage_faults(record, cost)]
 
 

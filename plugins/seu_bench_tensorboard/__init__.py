@@ -37,8 +37,7 @@ class TensorBoardLogger:
         from torch.utils.tensorboard import SummaryWriter
 
         folder = self._folder / run.attempt
-        resumed = any(folder.glob("events.out.tfevents.*"))
-        if resumed:
+        if resumed := any(folder.glob("events.out.tfevents.*")):
             events = EventAccumulator(str(folder), size_guidance={SCALARS: 0})
             events.Reload()
             self._last = {name: max(event.step for event in events.Scalars(name)) for name in events.Tags()[SCALARS]}

@@ -45,18 +45,14 @@ class WandbOptions(Options):
 
 
 class WandbLogger:
-    """Writes ``<folder>/<attempt>/wandb/``, which Weights & Biases' own process sends where the mode is ``online``.
-
-    Files of an offline run cannot be asked for what is in them, so the last step of each name is saved beside them.
-    """
+    """Writes ``<folder>/<attempt>/wandb/``, and beside it the last step of each name, for a run that is resumed."""
 
     def __init__(self, options: WandbOptions, folder: Path) -> None:
         # Weights & Biases reports errors to its makers unless disabled before it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
-        self._wandb = wandb
-        self._options = options
+        self._wandb, self._options = wandb, options
         self._folder = folder if options.folder is None else Path(options.folder).expanduser()
         self._run: Any = None
         self._steps: dict[str, int] = {}
