@@ -115,6 +115,6 @@ def _is_remote(options: MlflowOptions) -> bool:
 @hookimpl
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
-    made = {"options": MlflowOptions, "build": MlflowLogger, "is_remote": _is_remote}
-    factory = LazyFactory("runs in MLflow, by default in a local database", **made)
+    summary = "runs in MLflow, by default in a local database"
+    factory = LazyFactory(summary, options=MlflowOptions, build=MlflowLogger, is_remote=_is_remote)
     register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

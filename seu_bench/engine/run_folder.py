@@ -25,7 +25,6 @@ from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
-from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
 
@@ -106,7 +105,7 @@ class RunFolder:
             what = f"strategy {strategy.name!r} of package {strategy.package} failed"
             given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())
             remedy = f"try other options than {given}, or " if given else ""
-            remedy += f"{remedy_for(strategy.package)}; that file has the traceback"
+            remedy += f"report it to the author of {strategy.package}; that file has the traceback"
         return RunError(f"{what}: {type(error).__name__}: {error}", where=str(self.log), remedy=remedy)
 
     def remove_remains(self) -> None:
