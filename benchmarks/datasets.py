@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from seu_bench.plugin.registration import deferred
+from seu_bench.plugin.registration import Deferred
 
 if TYPE_CHECKING:
     from seu_bench.data import DatasetSource
@@ -111,7 +111,7 @@ _TEXTURES: dict[str, Any] = {
 DATASETS: dict[str, DatasetSource] = {
     "digits": light(
         "1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn",
-        deferred("seu_bench.data.sources:DigitsSource"),
+        Deferred("seu_bench.data.sources:DigitsSource"),
     ),
     "mnist": official(
         *("mnist", "MNIST", "MNIST/raw/*-ubyte", _GREY, _MNIST, DIGITS),
