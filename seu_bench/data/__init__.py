@@ -1,13 +1,4 @@
-"""From files of images to the tensors of a stream's tasks.
-
-- ``dataset``: data sets, 8-bit images and labels; the interface of sources
-- ``sources``: classes of torchvision, digits; ``folders``, ``own_files``: the user's own; ``decoding``: files of images
-- ``synthetic``: made-up data sets of a given shape
-- ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data and without torch
-- ``streams``: tasks in memory, the Avalanche benchmark over them, the fingerprint of the data
-- ``images``: images of a task, gathered by index; ``normaliser``: from pixels to inputs
-- ``avalanche``: the same as Avalanche data sets and loaders
-"""
+"""From files of images to the tensors of a stream's tasks."""
 
 from __future__ import annotations
 
