@@ -61,15 +61,16 @@ class Forecast:
         return max(0, self.planned - self.passed) / (passed_here / self.measured)
 
 
-def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
+def differences(cost: Cost, stages: Iterable[Any], tolerance: float = TOLERANCE) -> list[str]:
     """Tell where a run took more than was forecast, or less than was forecast exactly, by stage and task.
 
     Args:
         cost: that was forecast.
         stages: of the record, with ``name``, ``task``, ``image_passes`` and ``flops``.
+        tolerance: share by which the forecast may be wrong.
 
     Returns:
-        A line for each stage of a task whose image passes or operations are off by more than :data:`TOLERANCE`.
+        A line for each stage of a task whose image passes or operations are off by more.
     """
     planned, counted = defaultdict[tuple[int, str], list[Any]](list), defaultdict[tuple[int, str], list[Any]](list)
     for found, each in ((planned, cost.stages), (counted, stages)):
@@ -85,7 +86,7 @@ def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
         if took and most:
             kinds.append(("operations", took, sum(it.flops_min or 0 for it in plan), most))
         for kind, value, least, largest in kinds:
-            if name != "evaluation" and not least * (1 - TOLERANCE) <= value <= largest * (1 + TOLERANCE):
+            if name != "evaluation" and not least * (1 - tolerance) <= value <= largest * (1 + tolerance):
                 wanted = f"{largest:,}" if least == largest else f"{least:,} to {largest:,}"
                 told.append(f"stage {name!r} of task {task}: {value:,} {kind}, and {wanted} were forecast")
     return told

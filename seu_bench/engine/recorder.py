@@ -28,7 +28,7 @@ from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.record import Record, StageRecord, record_digest
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes, TaskConfusion
+from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import StageProgress
 
@@ -62,9 +62,9 @@ class RunRecorder:
 
     def __post_init__(self) -> None:
         record = self._before = self.record
-        self.matrix, self.sizes = AccuracyMatrix(len(record.task_names)), ModelSizes()
-        is_class = record.scenario == "class"
-        self.confusion = TaskConfusion(record.task_classes, record.task_labels) if is_class else None
+        classes = record.task_classes if record.scenario == "class" else ()
+        self.matrix = AccuracyMatrix(len(record.task_names), classes=classes, labels=record.task_labels)
+        self.sizes = ModelSizes()
         found = make_attached(record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
@@ -80,8 +80,7 @@ class RunRecorder:
     @property
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
-        own = (self.matrix, self.sizes, self.confusion)
-        return [*(it for it in own if it is not None), *self.attached.values()]
+        return [self.matrix, self.sizes, *self.attached.values()]
 
     @property
     def evaluated(self) -> int:
@@ -107,7 +106,6 @@ class RunRecorder:
                     image_passes=progress.image_passes,
                     cpu_seconds=progress.cpu_seconds,
                     flops=progress.flops,
-                    clipped_share=progress.clipped_share,
                     stability=steep,
                     chance_share=progress.chance_share,
                     losses=_curve(report.loss for report in progress.curve),
@@ -187,8 +185,8 @@ class RunRecorder:
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
         if len(before.task_class_counts) == self.matrix.tasks:
             self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
-        if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
-            self.confusion.counts = [list(row) for row in before.task_confusion]
+        if self.matrix.confusion and len(before.task_confusion) == self.matrix.tasks:
+            self.matrix.confusion = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
             values[:] = getattr(before, name)
         self.sizes.memory_by_kind = dict(before.memory_by_kind)
@@ -210,7 +208,7 @@ class RunRecorder:
         """The record with what is measured by now, added to what was before the run was resumed."""
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
-            "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
+            "task_confusion": tuple(map(tuple, self.matrix.confusion)),
             "task_class_counts": tuple(map(tuple, self.matrix.class_counts)) if any(self.matrix.class_counts) else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),

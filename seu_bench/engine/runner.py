@@ -272,12 +272,11 @@ class _Run:
 
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
-        self._pause(position, within_task=True)
+        self._pause(position)
 
-    def _pause(self, position: Position, *, within_task: bool = False) -> None:
+    def _pause(self, position: Position) -> None:
         self.lock.check()
-        resumable = is_resumable(self.strategy) and (self.strategy.resumes_within_tasks or not within_task)
-        self.checkpoints.maybe_save(position, resumable=resumable)
+        self.checkpoints.maybe_save(position, resumable=is_resumable(self.strategy))
 
     def _checkpoint_bytes(self) -> int:
         """Expected bytes of the model's state: trained weights with their momentum and the best so far."""

@@ -89,7 +89,8 @@ class LazyFactory:
         build: what makes it, as ``"package.module:function"`` or as a function. Called with the ``context`` of a run
             for a strategy, with ``options`` and ``task`` for a searcher or a creator, with ``options`` and
             ``folder`` for a logger.
-        cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways.
+        cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways. By default a
+            rehearsal, as of a :class:`seu_bench.Method`.
         estimate_passes: of a searcher or a creator: returns the images that it passes forward to train and to
             evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.
         components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
@@ -125,7 +126,7 @@ class LazyFactory:
         self.summary = summary
         self.options = options
         self.build = deferred(build) if isinstance(build, str) else build
-        self.cost = deferred(cost) if isinstance(cost, str) else cost or _no_cost
+        self.cost = deferred(cost) if isinstance(cost, str) else cost or self._rehearse
         self.estimate_passes = estimate_passes or (lambda *_: (0, 0))
         self.components = components or {}
         self.presets = presets or {}
@@ -135,12 +136,10 @@ class LazyFactory:
         self.is_remote = is_remote or (lambda _: False)
         self.check_options = check_options or {}
 
+    def _rehearse(self, context: Any) -> Any:
+        from seu_bench.training.rehearsal import rehearse
 
-def _no_cost(context: Any) -> Any:
-    raise NotImplementedError(
-        "no cost was given to LazyFactory: give it cost='seu_bench.training:fixed_size_cost', or a function that takes "
-        "the context and returns a seu_bench.training.Cost"
-    )
+        return rehearse(self.build, context)
 
 
 class CommandFactory(Protocol):

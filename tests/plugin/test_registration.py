@@ -43,11 +43,8 @@ def test_nothing_is_imported_before_it_is_used(heavy: str) -> None:
 
 
 def test_functions_are_taken_as_they_are() -> None:
-    """A searcher has no cost; asked for it, the factory says what is missing."""
     factory = LazyFactory("a summary", options=Options, build=lambda context: [context], components={"searcher": "mdl"})
     assert factory.build(3) == [3] and factory.components == {"searcher": "mdl"}
-    with pytest.raises(NotImplementedError, match="no cost was given to LazyFactory"):
-        factory.cost(None)
 
 
 @pytest.mark.parametrize(

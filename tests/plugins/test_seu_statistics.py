@@ -25,7 +25,7 @@ from seu_bench.models import count_parameters, state_bytes
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record
 from seu_bench.testing import Trial
-from seu_bench.testing.sizes import check_sizes
+from seu_bench.testing.trial import check_sizes
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics
