@@ -26,8 +26,7 @@ from seu_bench.utils.progress import bar, tracked
 from seu_bench.utils.text import error_line, without_credentials
 
 if TYPE_CHECKING:
-    from seu_bench.plugin.manager import Entry
-    from seu_bench.plugin.registry import Registry
+    from seu_bench.plugin.registry import Entry, Registry
     from seu_bench.results.metric import Metric
     from seu_bench.results.record import Record
     from seu_bench.training.stage import StageProgress

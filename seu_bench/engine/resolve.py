@@ -23,9 +23,8 @@ from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
-from seu_bench.plugin.manager import PACKAGE, Kind
 from seu_bench.plugin.paths import attached_code, make_attached
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import PACKAGE, Kind, Registry
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 

@@ -15,7 +15,7 @@ from seu_bench.config.options import format_option
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.run_progress import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
-from seu_bench.plugin.manager import Entry
+from seu_bench.plugin.registry import Entry
 from seu_bench.results.code import refuse_other_code
 from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
 from seu_bench.results.record_files import DETAILS, MODEL_NAME

@@ -117,7 +117,7 @@ class HookCaller:
             except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
                 self._failed.append(plugin)
                 name = manager.get_name(plugin) or "?"
-                package = getattr(plugin, "package", None) or self._registry.package(name)
+                package = getattr(plugin, "package", None) or self._registry.manager.package(name)
                 self.notice(
                     f"plugin {name!r} of package {package} failed in {hook} and is not called again: "
                     f"{error_line(error)}; the run continues{getattr(plugin, 'advice', '')}"

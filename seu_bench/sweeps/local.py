@@ -24,8 +24,8 @@ from pydantic import Field
 from seu_bench.config.options import Options
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
-from seu_bench.plugin.manager import installed_points
 from seu_bench.plugin.registration import Register
+from seu_bench.plugin.registry import installed_points
 from seu_bench.sweeps.worker import run_in_child
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable

@@ -215,11 +215,11 @@ def test_killed(command: Command, benchmark: Path, resumes: bool) -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("my_parts", "no import path"),
+        ("my_parts", "is no class"),
         ("nowhere:Shift", "cannot be imported: ModuleNotFoundError"),
         ("my_parts:Shfit", "did you mean 'Shift'?"),
         ("my_parts:Neither", "no plugin and no metric"),
-        ("my_parts:MINE.x", "has no class"),
+        ("my_parts:MINE.x", "cannot be imported: AttributeError"),
         ("my_parts:Needs", "cannot be constructed without arguments"),
         ("os:getcwd", "is no class"),
     ],

@@ -25,8 +25,7 @@ from seu_bench.engine import loggers
 from seu_bench.engine.loggers import BackgroundLogger, describe_run, log_record, logged_values
 from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, RunError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record, StageRecord, read_record, record_path
 from seu_bench.results.record_metrics import METRICS, without_times
 

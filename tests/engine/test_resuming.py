@@ -20,8 +20,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
 from seu_bench.training.backbones import backbone_model

@@ -15,9 +15,8 @@ from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError, UnknownNameError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
-from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register, Unavailable
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import BackboneFactory
 from seu_bench_kit.blocks import AlexNetShape, alexnet

@@ -15,8 +15,7 @@ from seu_bench.config.options import Options
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError
 from seu_bench.plugin.executors import Ended, Event, Job, Started
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import write_record
 from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepEstimate, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.plan import plan_sweep
