@@ -25,7 +25,6 @@ from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
-from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
 
@@ -119,8 +118,8 @@ class RunFolder:
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
             where=str(self.log),
-            remedy=f"{f'try other options than {given}, or ' if given else ''}{remedy_for(strategy.package)}; "
-            "that file has the traceback",
+            remedy=f"{f'try other options than {given}, or ' if given else ''}report it to the author of "
+            f"{strategy.package}; that file has the traceback",
         )
 
     def remove_remains(self) -> None:

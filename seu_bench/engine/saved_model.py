@@ -42,17 +42,15 @@ from seu_bench.results.record_metrics import measured_rows
 from seu_bench.results.record_parts import FileName, TaskInput
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference
-from seu_bench.utils.files import check_output, write_output
+from seu_bench.utils.files import check_output, write_atomic
 from seu_bench.utils.progress import bar
-from seu_bench.utils.reading import announced_bytes, read_file
+from seu_bench.utils.reading import read_file
 
 #: The only key of a file's metadata.
 KEY: Final = "seu_bench"
 #: Sizes of the model in a record, and all fields of the record that the file has a copy of.
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs")
 SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "unit_tasks"}
-#: Bytes that are read of a file whose header cannot be: its checksum is told all the same.
-_UNANNOUNCED: Final = 2**26
 _MAKE_AGAIN: Final = "run it again with --restart, or put the file back as it was"
 #: Whose warnings and log lines are the exporter's own.
 _EXPORTER: Final = (
@@ -123,7 +121,7 @@ def read_weights(folder: Path, record: Record) -> bytes:
         remedy = "run it to its end, without --no-weights (a finished one: with --restart)"
         raise ResultsError(f"run {record.run_id} saved no weights: {why}", where=str(path), remedy=remedy)
     try:
-        return read_file(path, max(announced_bytes(path), _UNANNOUNCED))
+        return read_file(path)
     except OSError as error:
         raise _unusable(path, f"the weights cannot be read: {error.strerror or error}") from error
 
@@ -395,7 +393,7 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
         task: 0-based, in the order in which tasks were learned.
-        output: the file; ``task-<task>.onnx`` in the run's folder by default, ``-`` for standard output.
+        output: the file; ``task-<task>.onnx`` in the run's folder by default.
 
     Returns:
         The file.
@@ -416,7 +414,7 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     path = find_run(results, str(run)) / f"task-{task}.onnx" if output is None else output
     check_output(path)
     with bar("writing ONNX"):
-        write_output(path, onnx_bytes(model, task))
+        write_atomic(path, onnx_bytes(model, task))
     return path
 
 

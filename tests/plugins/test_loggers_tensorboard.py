@@ -78,16 +78,3 @@ def test_run_that_goes_on(tiny: Path, tmp_path: Path) -> None:
     check(scalars(found), due(record, whole))
     assert text(found, "status") == ["interrupted", "finished"]
     assert len(text(found, "run")) == 1
-
-
-def test_no_place_to_write(tiny: Path, tmp_path: Path) -> None:
-    """The run goes on without it, with a notice."""
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "logs").write_text("in the way")
-    record, witness = logged_run(tmp_path / "results", ["tensorboard"])
-    assert record.status == "finished"
-    (notice,) = witness.notices
-    assert notice.startswith(
-        "plugin 'logger tensorboard' of package seu-bench failed in run_started and is not called again: "
-    )
-    assert "Not a directory" in notice or "File exists" in notice

@@ -18,7 +18,6 @@ from seu_bench.results.record import Record, image_budget, parse_record
 
 setup_module, teardown_module = one_thread, all_threads
 
-REHEARSING = ("agem", "er_ace", "gdumb", "gem", "icarl", "mir", "replay")
 OWN = """
 name = "own"
 version = 1
@@ -81,15 +80,6 @@ def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -
     assert found("gem", patterns_per_experience=9)["patterns_per_experience"] == (9, "given")
     with pytest.raises(OptionError, match="are both given"):
         found("gem", patterns_per_experience=9, memory=50)
-
-
-def test_all_keep_as_many_by_default(tmp_path: Path) -> None:
-    """On a user's own benchmark; A-GEM and GEM divide them among tasks."""
-    path = tmp_path / "own.toml"
-    path.write_text(OWN.partition("strategies")[0])
-    for strategy in REHEARSING:
-        asked = Request(strategy=strategy, benchmark=str(path))
-        assert resolve(registry(), asked).options.model_dump()["memory"] == 200, strategy
 
 
 @pytest.mark.parametrize(
