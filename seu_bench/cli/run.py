@@ -109,17 +109,18 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
 
 
 def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
-    """Print a run's id and folders, and its options with the source of each value."""
+    """Print a run's id and folders, and its options."""
     from seu_bench.cli.tables import new_table
     from seu_bench.data.dataset import default_data_root
-    from seu_bench.engine.option_sources import option_sources
 
     request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
     display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
     display.say(f"results: {request.results.absolute()}")
     display.say(f"data: {default_data_root(request.data_root)}")
-    rows = [(it.key, "-" if it.value is None else format_value(it.value), it.source) for it in option_sources(run)]
-    display.console.print(new_table("options", ("=option", "value", "=from"), rows))
+    parts = [("", run.options), *((f"{it.kind}.", it.options) for it in (run.searcher, run.creator) if it is not None)]
+    options = ((f"{prefix}{key}", value) for prefix, part in parts for key, value in part.model_dump().items())
+    rows = [(key, "-" if value is None else format_value(value)) for key, value in options]
+    display.console.print(new_table("options", ("=option", "value"), rows))
 
 
 def _print_outcome(
