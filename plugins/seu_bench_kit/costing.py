@@ -78,13 +78,8 @@ def fixed_cost(params: int, macs: tuple[int, ...], stages: Iterable[StageCost], 
 def fixed_size_cost(
     context: StrategyContext, build: Callable[[], MultiHeadModel], more: Iterable[StageCost] = ()
 ) -> Cost:
-    """Exact cost of a strategy that trains a network of fixed size, in one stage per task, and keeps nothing else.
-
-    Args:
-        context: of the run.
-        build: makes the network; called on torch's meta device.
-        more: image passes besides those of training and evaluation, which cost what the task's own images cost.
-    """
+    """Exact cost of a strategy that trains a network of fixed size, made by ``build``, in one stage per task, and keeps
+    nothing else; ``more`` image passes cost what those of a task's own images cost."""
     options, plan, model = context.options, context.plan, on_meta(build)
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     learning = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
