@@ -26,7 +26,7 @@ from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.manager import PACKAGE, Kind
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 Answer = TypeVar("Answer")

@@ -19,7 +19,7 @@ from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import RequestError
 from seu_bench.plugin.manager import Entry
 from seu_bench.plugin.methods import MethodFactory
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.results.reference_rows import REFERENCE_ROWS
 
 if TYPE_CHECKING:

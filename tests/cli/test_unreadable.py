@@ -11,8 +11,8 @@ from support.board_records import leaderboards, writer
 from support.commands import Command
 from support.plain_user import plain_user
 
+from seu_bench.results import write_report
 from seu_bench.results.record import runs_folder
-from seu_bench.results.report import write_report
 
 Break = Callable[[Path], None]
 

@@ -8,7 +8,7 @@ import pytest
 
 import seu_bench
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results import Leaderboards, Record, read_record
+from seu_bench.results.leaderboard import Leaderboards, Record, read_record
 from seu_bench.results.record import record_path
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "quick"
