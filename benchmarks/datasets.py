@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from seu_bench.plugin.registration import deferred
+from seu_bench.plugin.registration import Deferred
 
 from .class_names import CIFAR10, CIFAR100, DIGITS, DTD, EMNIST_LETTERS, FASHION_MNIST, KMNIST
 
@@ -104,7 +104,7 @@ _TEXTURES: dict[str, Any] = {
 DATASETS: dict[str, DatasetSource] = {
     "digits": light(
         "1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn",
-        deferred("seu_bench.data.sources:DigitsSource"),
+        Deferred("seu_bench.data.sources:DigitsSource"),
     ),
     "mnist": light(
         "MNIST: 70,000 handwritten digits, 28x28 grey, 10 classes",

@@ -1,25 +1,10 @@
 """seu-bench: a benchmark harness for continual (lifelong) learning that counts what models cost and remember.
 
-From a notebook::
+Example::
 
-    import seu_bench
     record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
-    record.metrics["acc"]
-    seu_bench.load_records("results")
     seu_bench.leaderboard("results")
     seu_bench.load_model(record.run_id)(images, task=0)
-
-In an Avalanche script::
-
-    strategy = seu_bench.make_strategy("seu", benchmark, options={"epochs": 10})
-    strategy.train(benchmark.train_stream[0])
-
-In a file of your own, for ``seu-bench run --plugin my_method.py --strategy mine``::
-
-    from seu_bench import Method, Reservoir
-
-    class Mine(Method):
-        name = "mine"
 """
 
 from __future__ import annotations
@@ -40,22 +25,8 @@ if TYPE_CHECKING:
     from .training.method import Method
 
 __all__ = [
-    "Balanced",
-    "Herded",
-    "LazyFactory",
-    "Method",
-    "Register",
-    "Reservoir",
-    "Ring",
-    "__version__",
-    "hookimpl",
-    "leaderboard",
-    "load_model",
-    "load_records",
-    "make_strategy",
-    "run",
-    "sweep",
-    "tune",
-]
+    "Balanced", "Herded", "LazyFactory", "Method", "Register", "Reservoir", "Ring", "__version__", "hookimpl",
+    "leaderboard", "load_model", "load_records", "make_strategy", "run", "sweep", "tune",
+]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.commands import unused_flags
-from seu_bench.config.run import Evaluation, Precision, Request
+from seu_bench.config.run import Request
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import PluginError
 from seu_bench.plugin.methods import end_import, importable_file
@@ -17,6 +20,7 @@ from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
+    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.leaderboard import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
@@ -25,39 +29,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    strategy: str | type[Method] = "seu",
-    benchmark: str = "split_digits",
-    *,
-    searcher: str | None = None,
-    creator: str | None = None,
-    protocol: str | None = None,
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
-    data_root: str | Path | None = None,
-    results: str | Path = "results",
-    device: str = "auto",
-    limit: int | None = None,
-    synthetic: bool = False,
-    restart: bool = False,
-    accept_code: bool = False,
-    plugin: str | Path | Sequence[str | Path] = (),
-    checkpoint_every: float | None = None,
-    max_seconds: float | None = None,
-    keep_weights: bool = True,
-    feature_cache: int | None = None,
-    precision: Precision = "float32",
-    threads: int = 1,
-    evaluation: Evaluation = "test",
-    first_tasks: int | None = None,
-    tuned: str | Path | None = None,
-    match: str | None = None,
-    compile: bool = False,
-    progress: bool = False,
-    attach: Iterable[str] = (),
-    log: Iterable[str] = (),
-    log_options: Mapping[str, Any] | None = None,
+    strategy: str | type[Method] = "seu", benchmark: str = "split_digits", *, progress: bool = False, **given: Any
 ) -> Record:
-    """Make one run and return its record; the keywords are named as the options of ``seu-bench run``.
+    """Make one run and return its record.
 
     The same call resumes a run that was interrupted, and returns the record of one that is finished; a ``UserWarning``
     names the keywords that then have no effect, such as ``device`` and ``log``. Signals are left to the caller: Ctrl-C
@@ -67,40 +41,10 @@ def run(
         strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name
             from then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
         benchmark: a name, or the path of a TOML file.
-        searcher: extension-unit searcher; ``None``: the strategy's.
-        creator: task-model creator; ``None``: the strategy's.
-        protocol: schedule and sizes; ``None``: the benchmark's.
-        seed: from 0 to 2**32 - 1.
-        options: options by key, e.g. ``{"epochs": 3, "searcher.alpha": 0.1, "benchmark.stream.validation": 0.1}``.
-        data_root: folder of data sets; ``None``: ``$SEU_BENCH_DATA`` or ``~/.cache/seu-bench/data``.
-        results: folder of records.
-        device: ``auto``, ``cpu``, ``cuda``, ...
-        limit: maximum number of images per task and split.
-        synthetic: whether to replace each data set by made-up images of its shape.
-        restart: whether to start over, even if the run is finished or could be resumed.
-        accept_code: whether to accept a run that other code of a plugin made: to return it if it is finished, and
-            else to resume it, which the record says.
-        plugin: files of Python with methods, or hooks, of your own; they are known from then on.
-        checkpoint_every: minimum seconds between checkpoints; 0: after every epoch; ``None``: as often as takes no
-            more than 2 % of the time.
-        max_seconds: time limit, after which the run stops at a checkpoint.
-        keep_weights: whether a finished run keeps its model.
-        feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
-        precision: number format of learning; accuracies are measured in float32.
-        threads: to compute with, whatever the machine has; with others it is another run. The caller's own number is
-            restored afterwards.
-        evaluation: ``validation`` reads no test images and measures on withheld validation images.
-        first_tasks: learn only so many tasks.
-        match: ``params=RUN``, ``flops=RUN`` or ``passes=RUN``: choose width or epochs so that the budget is RUN's:
-            a run id, a run's folder or a configuration such as ``seu+random+frugal``.
-        tuned: hyper-parameters that ``tune`` chose, laid below ``options``: a file, a folder of files, or the id of a
-            file in ``<results>/tuned``.
-        compile: whether SEU's units are compiled for their training.
         progress: whether to draw progress bars.
-        attach: import paths, ``module:Class``, of Avalanche's plugins and metrics to add to the run; the record has the
-            metrics' values in ``attached``.
-        log: names of loggers, e.g. ``["tensorboard"]``.
-        log_options: options of the loggers by ``<logger>.<option>``.
+        given: the options of ``seu-bench run``, which are the fields of :class:`seu_bench.config.Request`, such as
+            ``seed=1``, ``protocol="quick"``, ``options={"epochs": 3, "searcher.alpha": 0.1}``, ``results="results"``,
+            ``device="cuda"``, ``plugin="my_method.py"``, ``log=["tensorboard"]``, ``restart=True``.
 
     Returns:
         The record of the finished run.
@@ -113,18 +57,8 @@ def run(
         >>> record = seu_bench.run("ewc", "split_digits", protocol="quick", seed=1)
         >>> record.metrics["acc"]
     """
-    asked = {name: value for name, value in locals().items() if name != "progress"}
-    asked["tuned"] = None if tuned is None else str(tuned)
-    collected = {
-        "strategy": _name(strategy),
-        "options": dict(options or {}),
-        "attach": tuple(attach),
-        "log": tuple(log),
-        "log_options": dict(log_options or {}),
-    }
-    methods = [strategy] if isinstance(strategy, type) else []
-    request = Request(**asked | collected)
-    registry = use_plugins(request.plugin, methods)
+    request = Request(strategy=_name(strategy), benchmark=benchmark, **given)
+    registry = use_plugins(request.plugin, [strategy] if isinstance(strategy, type) else [])
     watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
@@ -132,12 +66,23 @@ def run(
         watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.shown() if progress else bars.hidden():
         outcome = launch(request, registry, watcher=watcher)
-    record = outcome.record
     if outcome.reused and (unused := unused_flags(request)):
         how = "restart=True makes it again, seu-bench log sends its record"
         told = f"without effect, because the run was finished before: {unused} ({how})"
         warnings.warn(told, UserWarning, stacklevel=2)
-    return record
+    return outcome.record
+
+
+#: What ``help`` and editors show of the keywords.
+run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*list(inspect.signature(run).parameters.values())[:-1]]
+    + [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.get_default(call_default_factory=True))
+        for name, field in Request.model_fields.items()
+        if name not in ("strategy", "benchmark", "matched")
+    ],
+    return_annotation="Record",
+)
 
 
 def leaderboard(
@@ -201,11 +146,8 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     Raises:
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
     """
-    from rich.console import Console
-
-    from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
+    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
@@ -214,9 +156,8 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
     executor = GuardedExecutor(registry, spec)
-    display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
-    with display.bars:
-        result = run_sweep(plan, executor, SweepEstimate(plan), display)
+    with _display(progress, plan, executor.slots) as display:
+        result = run_sweep(plan, executor, display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
@@ -239,43 +180,38 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
     Raises:
         SeuBenchError: the tuning was refused, and nothing was begun; or its executor failed.
     """
-    import contextlib
-    from collections.abc import Iterator
-
-    from rich.console import Console
-
-    from seu_bench.cli.progress import SweepDisplay
-    from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.tune_spec import make_tune_spec
     from seu_bench.sweeps.tuning import run_tuning
-
-    @contextlib.contextmanager
-    def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
-        display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
-        with display.bars:
-            yield SweepEstimate(plan), display
 
     end_import()
     given = _without_classes(given)
     registry = use_plugins(given.get("plugin", ()))
-    return run_tuning(registry, make_tune_spec(given, registry), shown)
+    return run_tuning(registry, make_tune_spec(given, registry), functools.partial(_display, progress))
+
+
+@contextlib.contextmanager
+def _display(progress: bool, plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
+    from rich.console import Console
+
+    from seu_bench.cli.progress import SweepDisplay
+
+    display = SweepDisplay(plan, slots, None if progress else Console(quiet=True, force_terminal=False))
+    with display.bars:
+        yield display
 
 
 def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of a sweep or a tuning in which names stand for classes, whose files are among the plugins.
-
-    Raises:
-        PluginError: the source of a class cannot be imported by another process.
-    """
+    """Return keys of a sweep or a tuning in which names stand for classes, whose files are among the plugins."""
     asked = given.get("strategy", ())
-    methods = [it for it in (asked if isinstance(asked, list | tuple) else [asked]) if isinstance(it, type)]
-    if not methods:
+    each = asked if isinstance(asked, list | tuple) else [asked]
+    if not (methods := [it for it in each if isinstance(it, type)]):
         return dict(given)
-    names = [_name(it) for it in asked] if isinstance(asked, list | tuple) else _name(asked)
+    names = [_name(it) for it in each]
     folder = Path(given.get("results", "results")) / "plugins"
     files = [importable_file(method, folder) for method in methods if not is_installed(method)]
     plugin = given.get("plugin", ())
-    return {**given, "strategy": names, "plugin": [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]}
+    plugins = [*([plugin] if isinstance(plugin, str | Path) else plugin), *files]
+    return {**given, "strategy": names if each is asked else names[0], "plugin": plugins}
 
 
 def _name(strategy: str | type[Method]) -> str:

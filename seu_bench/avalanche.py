@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.run import Precision, Request
+from seu_bench.config.run import Request
 from seu_bench.config.streams import Scenario
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.engine.resolve import choose_strategy, require_scenario
@@ -23,15 +23,10 @@ def make_strategy(
     strategy: str,
     benchmark: Any,
     *,
-    searcher: str | None = None,
-    creator: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    seed: int = 0,
     device: str = "cpu",
     evaluator: Any = None,
     on_progress: ProgressCallback | None = None,
-    precision: Precision = "float32",
-    feature_cache: int | None = None,
+    **given: Any,
 ) -> Any:
     """Build a strategy for an Avalanche benchmark, with a head for each of its experiences, or one for all.
 
@@ -45,16 +40,12 @@ def make_strategy(
             tensors ``[C, H, W]`` of one shape. With a task label for each experience labels of each task begin at 0.
             Without task labels it is domain-incremental, where all have the same classes; otherwise class-incremental,
             with classes numbered through in the order in which experiences first have them.
-        searcher: extension-unit searcher, for strategies that take one; ``None``: the strategy's.
-        creator: task-model creator; ``None``: the strategy's.
-        options: options by key, e.g. ``{"epochs": 10, "channels": 8, "searcher.epochs": 4}``. What is not given is as
-            in the SEU paper: 50 epochs of training, 100 of search and of creation.
-        seed: seed of everything random.
         device: device to train on, e.g. ``cuda``.
         evaluator: Avalanche's ``EvaluationPlugin``; ``None``: a silent one.
         on_progress: called with the progress of every stage; ``None``: nobody is.
-        precision: number format of learning.
-        feature_cache: maximum bytes for cached outputs of frozen layers; ``None``: half of what is free; 0: none.
+        given: ``searcher``, ``creator``, ``options``, ``seed``, ``precision`` and ``feature_cache``, as for
+            :func:`seu_bench.run`. Options that are not given are as in the SEU paper: 50 epochs of training, 100 of
+            search and of creation.
 
     Returns:
         The strategy, an ``avalanche.training.templates.SupervisedTemplate``, of which nothing is learned yet.
@@ -74,21 +65,12 @@ def make_strategy(
                 strategy.train(experience)
                 strategy.eval(benchmark.test_stream[: experience.current_experience + 1])
     """
-    given = dict(options or {})
-    if own := [key for key in given if key.startswith("benchmark.")]:
-        raise OptionError(
-            f"{own[0]!r} is an option of a benchmark of seu-bench, not of Avalanche's", remedy="leave it out"
-        )
-    registry, protocol = Registry(), ProtocolSpec()
-    request = Request(
-        strategy=strategy,
-        searcher=searcher,
-        creator=creator,
-        options=given,
-        seed=seed,
-        precision=precision,
-        feature_cache=feature_cache,
-    )
+    registry, protocol, request = Registry(), ProtocolSpec(), Request(strategy=strategy, **given)
+    takes = {"strategy", "searcher", "creator", "options", "seed", "precision", "feature_cache"}
+    own = [key for key in request.options if key.startswith("benchmark.")]
+    if own := [*own, *(request.model_fields_set - takes)]:
+        what = f"{own[0]!r} is an option of runs and benchmarks of seu-bench, not of Avalanche's"
+        raise OptionError(what, remedy="leave it out")
     chosen = choose_strategy(registry, request, protocol, request.options)
     plan = plan_of(benchmark)
     require_scenario(registry, request, chosen.options, plan.scenario, "the benchmark")
@@ -96,14 +78,14 @@ def make_strategy(
         plan=plan,
         protocol=protocol,
         options=chosen.options,
-        seed=seed,
+        seed=request.seed,
         device=device,
-        searcher=chosen.components.get("searcher"),
-        creator=chosen.components.get("creator"),
         backbone=chosen.backbone,
         on_progress=on_progress,
         evaluator=evaluator,
         compute=request.compute,
+        searcher=chosen.components.get("searcher"),
+        creator=chosen.components.get("creator"),
     )
     return chosen.factory.build(context)
 
@@ -122,12 +104,13 @@ def plan_of(benchmark: Any) -> StreamPlan:
         for place, experience in enumerate(train)
     ]
     scenario = _scenario([tuple(getattr(experience, "task_labels", ())) or (0,) for experience in train], classes)
-    shapes = [_shape(experience.dataset, place) for place, experience in enumerate(train)]
-    if len(set(shapes)) > 1:
-        raise RequestError(
-            f"the tasks of the benchmark differ in the shape of their images: {shapes}",
-            remedy="bring them to one shape by a transform",
-        )
+    shapes = [tuple(getattr(experience.dataset[0][0], "shape", ())) for experience in train]
+    for place, shape in enumerate(shapes):
+        if len(shape) != 3 or shape != shapes[0]:
+            raise RequestError(
+                f"the images of experience {place} are of shape {shape}, not all tensors [C, H, W] of one shape",
+                remedy="give the benchmark transforms that resize, and end in torchvision.transforms.ToTensor()",
+            )
     known = [0, *accumulate((1 + max(found) for found in classes), max)]
     tasks = [
         TaskPlan(
@@ -140,7 +123,7 @@ def plan_of(benchmark: Any) -> StreamPlan:
         )
         for place in range(len(train))
     ]
-    channels, height, width = shapes[0]
+    channels, height, width = map(int, shapes[0])
     return StreamPlan(channels, height, width, tuple(tasks), tuple(range(len(tasks))), scenario)
 
 
@@ -162,20 +145,6 @@ def _scenario(tasks: Sequence[tuple[int, ...]], classes: Sequence[set[int]]) -> 
         "experiences first have them (class_ids_from_zero_from_first_exp=True); domain-incremental: give all the same "
         "classes",
     )
-
-
-def _shape(dataset: Any, place: int) -> tuple[int, int, int]:
-    """Channels, height and width of the first image."""
-    image = dataset[0][0]
-    shape = tuple(getattr(image, "shape", ()))
-    if len(shape) != 3:
-        found = f"of shape {shape}" if shape else f"of type {type(image).__name__}"
-        raise RequestError(
-            f"the images of experience {place} are {found}, not tensors [C, H, W]",
-            remedy="give the benchmark transforms that end in torchvision.transforms.ToTensor()",
-        )
-    channels, height, width = map(int, shape)
-    return channels, height, width
 
 
 def _labels(dataset: Any) -> set[int]:

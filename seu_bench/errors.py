@@ -27,21 +27,13 @@ class ExitStatus(IntEnum):
 
 
 class SeuBenchError(Exception):
-    """Base of all errors.
-
-    Args:
-        what: what happened, one line.
-        where: the file, option or name concerned.
-        remedy: what the reader can do about it.
-    """
+    """Base of all errors: what happened, where (file, option or name), and what the reader can do about it."""
 
     #: Of the command that ends with this error.
     exit_status: ClassVar[ExitStatus] = ExitStatus.REFUSED
 
     def __init__(self, what: str, *, where: str | None = None, remedy: str | None = None) -> None:
-        self.what = what
-        self.where = where
-        self.remedy = remedy
+        self.what, self.where, self.remedy = what, where, remedy
         lines = (what, where and f"  where: {where}", remedy and f"  hint: {remedy}")
         super().__init__("\n".join(line for line in lines if line))
 
@@ -65,11 +57,9 @@ class ScenarioError(RequestError):
 class SpecError(RequestError):
     """A benchmark file that is missing, is not TOML, or is invalid; ``faults`` are all that were found, a line each."""
 
-    def __init__(
-        self, what: str, *, faults: Sequence[str] = (), where: str | None = None, remedy: str | None = None
-    ) -> None:
+    def __init__(self, what: str, *, faults: Sequence[str] = (), **hints: str | None) -> None:
         self.faults = tuple(faults)
-        super().__init__("\n".join([what, *(f"  - {fault}" for fault in faults)]), where=where, remedy=remedy)
+        super().__init__("\n".join([what, *(f"  - {fault}" for fault in faults)]), **hints)
 
 
 class DataError(SeuBenchError):
@@ -111,14 +101,8 @@ class RunError(SeuBenchError):
 
 
 class Interruption(KeyboardInterrupt):
-    """A run was asked to stop, by a signal or by its time limit. No ``except Exception`` of a plugin can swallow it.
-
-    Args:
-        reason: for the record and for the user.
-        exit_code: of the process.
-    """
+    """A run was asked to stop, by a signal or by its time limit. No ``except Exception`` of a plugin can swallow it."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
-        self.reason = reason
-        self.exit_code = exit_code
+        self.reason, self.exit_code = reason, exit_code
         super().__init__(reason)

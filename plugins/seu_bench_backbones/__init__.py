@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
-from seu_bench.plugin.registration import deferred
+from seu_bench.plugin.registration import Deferred
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,6 +45,6 @@ _SUMMARIES = {
 def register_backbones(register: Register[BackboneFactory]) -> None:
     """Offer them all."""
     for name, summary in _SUMMARIES.items():
-        register(name, Backbone(summary, deferred(f"seu_bench_backbones.networks:{name}")))
-    build = deferred("seu_bench_backbones.vision_transformer:vit_tiny")
+        register(name, Backbone(summary, Deferred(f"seu_bench_backbones.networks:{name}")))
+    build = Deferred("seu_bench_backbones.vision_transformer:vit_tiny")
     register("vit_tiny", Backbone("tiny vision transformer (Dosovitskiy et al. 2021; Touvron et al. 2021)", build))

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from seu_bench import Register, hookimpl
 from seu_bench.config import NetworkOptions, ScoringOptions, SearchSchedule
-from seu_bench.plugin.registration import deferred
+from seu_bench.plugin.registration import Deferred
 from seu_bench_kit import SearcherFactory, SearchTask, half_passes, recalibration_passes, schedule_passes
 
 
@@ -48,7 +48,7 @@ class BlockwiseOptions(ScoringOptions, NetworkOptions):
 def build_search(options: BlockwiseOptions, task: SearchTask) -> Any:
     """Make the search of a task with the budget that the options ask for."""
     stage = "ScratchSearch" if options.budget == "scratch" else "SharedSearch"
-    return deferred(f"seu_bench_blockwise.searcher:{stage}")(options, task)
+    return Deferred(f"seu_bench_blockwise.searcher:{stage}")(options, task)
 
 
 def estimate_passes(options: BlockwiseOptions, schedule: SearchSchedule, train_images: int) -> tuple[int, int]:

@@ -14,8 +14,7 @@ from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
 from seu_bench.errors import UnknownNameError
-from seu_bench.plugin.manager import Kind
-from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.plugin.registry import Kind, Registry, use_plugins
 from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: st
         return
     rows = [_row(table, name, alone=kind is not None) for table in shown for name in (*table, *table.unavailable)]
     rows += [
-        {"name": plugin, "package": registry.package(plugin), "unavailable": fault.what, "kind": "plugin"}
+        {"name": plugin, "package": registry.manager.package(plugin), "unavailable": fault.what, "kind": "plugin"}
         for plugin, fault in registry.faults.items()
     ]
     print_as(form, rows, ())
@@ -90,8 +89,8 @@ def _fault_lines(registry: Registry) -> Iterator[str]:
     if registry.faults:
         yield click.style("plugins that cannot be used, or not all of them", bold=True)
     for name, fault in registry.faults.items():
-        yield f"  {name}  {registry.package(name)}  not available: {fault.what}"
-        yield f"    hint: {fault.remedy}, or leave it out: seu-bench -p no:{name} ..."
+        yield f"  {name}  {registry.manager.package(name)}  not available: {fault.what}"
+        yield f"    hint: {fault.remedy}"
 
 
 def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:

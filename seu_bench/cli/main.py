@@ -21,12 +21,11 @@ from seu_bench._version import __version__
 from seu_bench.cli.verbosity import verbosity_options
 from seu_bench.errors import ExitStatus, Interruption, SeuBenchError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.manager import PACKAGE, WITHOUT, Entry, Kind, broken, collect, installed_points, load_plugins
 from seu_bench.plugin.registration import LazyCommand
+from seu_bench.plugin.registry import PACKAGE, Entry, Kind, broken, collect, installed_points, load_plugins
 from seu_bench.utils import progress as bars
-from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
-from seu_bench.utils.memory import keep_freed_memory
-from seu_bench.utils.startup import defer_imports, wait_passively
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, keep_freed_memory, shortage
+from seu_bench.utils.startup import defer_imports
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -60,9 +59,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
     "new": _core("new:new", "Write the file that a method of your own begins with, and its test."),
-    "completion": _core(
-        "completion:completion", "Print the script that completes commands, options, names and run ids in a shell."
-    ),
 }
 
 
@@ -145,27 +141,9 @@ def _failures_of(entry: Entry[CommandFactory]) -> Iterator[None]:
         raise broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
 
 
-def _leave_out(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> None:
-    """Callback of ``-p``: leave plugins out, here and in processes that are started."""
-    if wrong := [text for text in given if not text.startswith("no:")]:
-        raise click.UsageError(f"-p {wrong[0]}: give no:NAME, the name of a plugin or of its package", context)
-    before = os.environ.get(WITHOUT, "")
-    os.environ[WITHOUT] = ",".join([before, *(text.removeprefix("no:") for text in given)])
-    context.call_on_close(lambda: os.environ.update({WITHOUT: before}))
-
-
 @verbosity_options
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
-@click.option(
-    "-p",
-    multiple=True,
-    metavar="no:NAME",
-    is_eager=True,
-    expose_value=False,
-    callback=_leave_out,
-    help="Leave out a plugin, by its name or its package's; may be repeated.",
-)
 def cli() -> None:
     """Benchmark continual (lifelong) learning by accuracy, forgetting and model size.
 
@@ -179,7 +157,8 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
     defer_imports()
-    wait_passively()
+    # Threads that wait for one another leave their core to others; else two are many times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     keep_freed_memory()
     # Where in the code it was raised tells a user nothing.
     warnings.formatwarning = lambda message, *_place: f"warning: {printable_lines(str(message))}\n"

@@ -28,33 +28,11 @@ if TYPE_CHECKING:
     from .streams import SCENARIOS, Scenario
 
 __all__ = [
-    "LEARNING_RATES",
-    "SCENARIOS",
-    "BackboneOptions",
-    "BenchmarkFile",
-    "BenchmarkSource",
-    "BenchmarkSpec",
-    "BudgetOptions",
-    "CommandLine",
-    "ComputeConfig",
-    "CreationSchedule",
-    "ImageLimits",
-    "MemoryOptions",
-    "NetworkOptions",
-    "Options",
-    "ProtocolSpec",
-    "Request",
-    "Schedule",
-    "ScheduleOptions",
-    "Scenario",
-    "ScoringOptions",
-    "SearchSchedule",
-    "SelectingOptions",
-    "TaskInferenceOptions",
-    "TrainingOptions",
-    "TuningGrid",
-    "UntrainedOptions",
+    "LEARNING_RATES", "SCENARIOS", "BackboneOptions", "BenchmarkFile", "BenchmarkSource", "BenchmarkSpec",
+    "BudgetOptions", "CommandLine", "ComputeConfig", "CreationSchedule", "ImageLimits", "MemoryOptions",
+    "NetworkOptions", "Options", "ProtocolSpec", "Request", "Schedule", "ScheduleOptions", "Scenario", "ScoringOptions",
+    "SearchSchedule", "SelectingOptions", "TaskInferenceOptions", "TrainingOptions", "TuningGrid", "UntrainedOptions",
     "WidthOptions",
-]
+]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

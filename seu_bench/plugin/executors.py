@@ -15,10 +15,8 @@ from seu_bench.config.run import Request
 class Job(Frozen):
     """One run of a sweep; ``model_dump_json`` and ``model_validate_json`` carry it to another process or host.
 
-    Attributes:
-        run_id: of ``request``. A process where it resolves to another one has other versions or data, and must not
-            run it.
-        request: its paths are absolute.
+    A process where ``request``, whose paths are absolute, has another ``run_id`` has other versions or data, and must
+    not run it.
     """
 
     run_id: str
@@ -26,11 +24,7 @@ class Job(Frozen):
 
 
 class Started(Frozen):
-    """A job has started.
-
-    Attributes:
-        where: a device or a host, e.g. ``cuda 3``; empty where there is but one.
-    """
+    """A job has started, ``where`` there are several on a device or host, e.g. ``cuda 3``."""
 
     kind: Literal["started"] = "started"
     run_id: str
@@ -65,10 +59,9 @@ Event: TypeAlias = Started | Noticed | Ended
 
 
 class Executor(Protocol):
-    """Runs jobs, several at once. Used from one thread.
+    """Runs jobs, several at once, by :func:`seu_bench.sweeps.run_job` on any host that sees the same folders.
 
-    :func:`seu_bench.sweeps.run_job` runs a job, in whichever process on whichever host; results and data folders are
-    the same for all. Progress is read from the runs' folders.
+    Used from one thread.
     """
 
     @property
@@ -103,9 +96,7 @@ class ExecutorFactory(Protocol):
 
     Attributes:
         summary: one line for ``seu-bench list``.
-        options: the class of its options, set by ``-o executor.KEY=VALUE``, e.g. the resources of each job. An option
-            ``jobs`` is also set by ``--jobs``, one that a :class:`~seu_bench.config.run.CommandLine` annotates by its
-            flags.
+        options: the class of its options, set by ``-o executor.KEY=VALUE``; one called ``jobs`` also by ``--jobs``.
         detaches: whether jobs outlive the driver. Then a driver that is interrupted closes the executor without
             cancelling, and the same command follows what runs.
     """
@@ -115,14 +106,10 @@ class ExecutorFactory(Protocol):
     detaches: bool
 
     def build(self, options: Any, device: str, threads: int) -> Executor:
-        """Return the executor; starts no job.
+        """Return the executor, or raise a RequestError where it cannot be used; starts no job.
 
         Args:
             options: an instance of ``options``.
             device: as given with ``--device``; every job's request says it, too.
-            threads: that each job computes with, as every job's request says, too. A job sees to it by itself; an
-                executor reserves as many cores for it, unless its options say otherwise.
-
-        Raises:
-            RequestError: it cannot be used here.
+            threads: cores to reserve for each job, unless the options say otherwise.
         """

@@ -14,15 +14,13 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seu_bench.errors import PluginError
-from seu_bench.plugin.notebooks import notebook_source
 from seu_bench.utils.files import make_folder, write_atomic
 from seu_bench.utils.reading import absolute, read_file
 
@@ -81,11 +79,8 @@ class MethodFactory:
         try:
             found = pkgutil.resolve_name(self.target)
         except (Exception, SystemExit) as error:
-            raise PluginError(
-                f"the method {self.target} cannot be imported: {type(error).__name__}: {error}",
-                where=self.target,
-                remedy="repair it, or uninstall its package",
-            ) from error
+            what = f"the method {self.target} cannot be imported: {type(error).__name__}: {error}"
+            raise PluginError(what, where=self.target, remedy="repair it, or uninstall its package") from error
         if not (isinstance(found, type) and issubclass(found, Method)):
             raise PluginError(f"{self.target} is no class of seu_bench.Method", where=self.target)
         return found
@@ -125,11 +120,9 @@ class CallFromPluginError(BaseException):
     """A script that is imported as a plugin has come to its first call of seu-bench, where its import ends."""
 
 
-@dataclass(frozen=True)
-class PluginFile:
+class PluginFile(NamedTuple):
     """A file that was imported; ``sha256`` is of the bytes that were."""
 
-    path: Path
     sha256: str
     module: ModuleType
 
@@ -144,12 +137,9 @@ def plugin_files() -> list[Path]:
 
 
 def load_file(path: Path) -> PluginFile:
-    """Import a file; once, unless it was edited since.
+    """Import a file, by its absolute path; once, unless it was edited since.
 
     A script is imported up to its first call of ``run``, ``sweep`` or ``tune``: a job of a sweep must not sweep again.
-
-    Args:
-        path: absolute.
 
     Raises:
         PluginError: it cannot be read or imported; the line is named.
@@ -168,7 +158,7 @@ def load_file(path: Path) -> PluginFile:
                     exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
             finally:
                 _IMPORTING.pop()
-            _LOADED[path] = PluginFile(path, sha256, module)
+            _LOADED[path] = PluginFile(sha256, module)
     except (Exception, SystemExit) as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
@@ -186,9 +176,13 @@ def end_import() -> None:
         raise CallFromPluginError
 
 
+# ---------------------------------------------------------------------- source of classes
+
+
 def source_file(method: type[Method]) -> Path | None:
     """Return the file in which a class is written; ``None``: in a notebook or an interpreter."""
-    places = [function.__code__.co_filename for function in _functions(method)]
+    functions = (inspect.unwrap(value) for value in vars(method).values() if inspect.isfunction(value))
+    places = [it.__code__.co_filename for it in functions if it.__module__ == method.__module__]
     module = sys.modules.get(method.__module__)
     path = absolute(places[0] if places else getattr(module, "__file__", None) or "")
     return path if path.is_file() else None
@@ -197,7 +191,7 @@ def source_file(method: type[Method]) -> Path | None:
 def source_digest(method: type[Method]) -> str | None:
     """Return SHA-256 of the file of a class, or of what it needs of a notebook; ``None``: the source is not known."""
     path = source_file(method)
-    source = path.read_bytes() if path is not None else _written_in_cells(method)
+    source = path.read_bytes() if path is not None else _notebook_source(method)
     return hashlib.sha256(source).hexdigest() if source else None
 
 
@@ -208,7 +202,7 @@ def importable_file(method: type[Method], folder: Path) -> Path:
         PluginError: there is none, or importing it does not define the class.
     """
     path = source_file(method)
-    if path is None and (source := _written_in_cells(method)):
+    if path is None and (source := _notebook_source(method)):
         path = absolute(folder / f"{method.name}-{hashlib.sha256(source).hexdigest()[:10]}.py")
         make_folder(path.parent)
         write_atomic(path, source)
@@ -226,11 +220,41 @@ def importable_file(method: type[Method], folder: Path) -> Path:
     return path
 
 
-def _written_in_cells(method: type[Method]) -> bytes:
-    cells = getattr(sys.modules.get(method.__module__), "In", ())
-    return notebook_source(method.__qualname__, cells).encode()
+def _notebook_source(method: type[Method]) -> bytes:
+    """The statements of a notebook's cells that a class needs, in the order in which they were run."""
+    name = method.__qualname__
+    statements: list[ast.stmt] = []
+    binding: dict[str, ast.stmt] = {}
+    for cell in getattr(sys.modules.get(method.__module__), "In", ()):
+        with contextlib.suppress(SyntaxError):
+            for statement in ast.parse(cell).body:
+                statements.append(statement)
+                binding |= dict.fromkeys(_bound(statement), statement)
+    if name not in binding:
+        return b""
+    kept: set[ast.stmt] = set()
+    wanted = {name, "annotations"} & binding.keys()  # the latter of __future__
+    while wanted:
+        statement = binding[wanted.pop()]
+        if statement not in kept:
+            kept.add(statement)
+            nodes = list(ast.walk(statement))
+            local = {node.arg for node in nodes if isinstance(node, ast.arg)} | _names(nodes, ast.Store)
+            wanted |= (_names(nodes, ast.Load) - local) & binding.keys()
+    return ("\n\n".join(ast.unparse(statement) for statement in statements if statement in kept) + "\n").encode()
 
 
-def _functions(method: type[Method]) -> list[Any]:
-    functions = (inspect.unwrap(value) for value in vars(method).values() if inspect.isfunction(value))
-    return [function for function in functions if function.__module__ == method.__module__]
+def _bound(statement: ast.stmt) -> set[str]:
+    """Names that a statement of a module binds."""
+    match statement:
+        case ast.Import(names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name.partition(".")[0] for alias in names}
+        case ast.ClassDef(name) | ast.FunctionDef(name):
+            return {name}
+        case ast.Assign() | ast.AnnAssign():
+            return _names(ast.walk(statement), ast.Store)
+    return set()
+
+
+def _names(nodes: Iterable[ast.AST], context: type[ast.expr_context]) -> set[str]:
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}

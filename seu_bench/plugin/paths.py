@@ -17,8 +17,9 @@ from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import Options, did_you_mean
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import RequestError
-from seu_bench.plugin.manager import Entry
+from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.methods import MethodFactory
+from seu_bench.plugin.registry import Entry
 from seu_bench.results.record import CodeRecord
 from seu_bench.results.reference_rows import REFERENCE_ROWS
 
@@ -36,39 +37,23 @@ _PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def load_class(path: str, where: str) -> type[Any]:
-    """Import a class.
-
-    Args:
-        path: ``module:Class``.
-        where: what named it, for messages.
-
-    Raises:
-        RequestError: there is no such module or class.
-    """
+    """Import ``module:Class``; a RequestError where there is none says ``where`` it was named."""
     module, _, name = path.partition(":")
-    if not name or not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
-        remedy = "write it as module:Class, e.g. avalanche.training.supervised:Naive"
-        raise RequestError(f"{path!r} is no import path of a class", where=where, remedy=remedy)
     try:
         found = pkgutil.resolve_name(path)
-    except AttributeError:
-        known = [key for key, value in vars(sys.modules[module]).items() if isinstance(value, type)]
-        what = f"module {module} has no class {name!r}{did_you_mean(name, known)}"
-        raise RequestError(what, where=where, remedy=f"its classes are: {', '.join(sorted(known))}") from None
     except (Exception, SystemExit) as error:
-        what = f"{path} cannot be imported: {type(error).__name__}: {error}"
+        known = [key for key, value in vars(sys.modules.get(module, sys)).items() if isinstance(value, type)]
+        what = f"{path} cannot be imported: {type(error).__name__}: {error}{did_you_mean(name, known)}"
         remedy = "a module of your own is found in a folder of PYTHONPATH: PYTHONPATH=. seu-bench ..."
         raise RequestError(what, where=where, remedy=remedy) from error
     if not isinstance(found, type):
-        raise RequestError(f"{path} is no class", where=where, remedy="name a class: module:Class")
+        remedy = "name a class as module:Class, e.g. avalanche.training.supervised:Naive"
+        raise RequestError(f"{path} is no class", where=where, remedy=remedy)
     return found
 
 
 def make_attached(paths: Sequence[str]) -> dict[str, Any]:
-    """Construct what ``--attach`` names, each class without arguments.
-
-    Args:
-        paths: ``module:Class`` of a ``SupervisedPlugin`` or a ``PluginMetric`` of Avalanche.
+    """Construct each ``SupervisedPlugin`` or ``PluginMetric`` that ``--attach`` names, without arguments.
 
     Returns:
         Plugins and metrics by their paths.
@@ -99,16 +84,10 @@ def make_attached(paths: Sequence[str]) -> dict[str, Any]:
 
 def attached_code(paths: Sequence[str]) -> list[CodeRecord]:
     """Describe the code of what is attached: the file of each class. Raises as :func:`make_attached` does."""
-    if not paths:
-        return []
-    from avalanche.evaluation import PluginMetric
-
-    from seu_bench.plugin.code import file_digest
-
     found = []
     for path, it in make_attached(paths).items():
         file = getattr(sys.modules[type(it).__module__], "__file__", None)
-        kind = "attached metric" if isinstance(it, PluginMetric) else "attached plugin"
+        kind = "attached metric" if hasattr(it, "result") else "attached plugin"
         found.append(CodeRecord(kind=kind, name=path, sha256=file_digest(Path(file)) if file else None))
     return found
 
@@ -124,12 +103,7 @@ class AsItIsOptions(BackboneOptions):
 
 
 class AvalancheFactory:
-    """Factory of a strategy of Avalanche that is run as it is, on the backbone and the data of every other one.
-
-    Args:
-        path: its import path.
-        strategy: its class.
-    """
+    """Factory of a strategy of Avalanche that is run as it is, on the backbone and the data of every other one."""
 
     components: Mapping[str, str] = {}
     presets: Mapping[str, Mapping[str, object]] = {}
@@ -146,11 +120,7 @@ class AvalancheFactory:
 
     @cached_property
     def own(self) -> dict[str, Any]:
-        """Types of the arguments that become options, by name.
-
-        Raises:
-            RequestError: a run can give no model, or not all that it needs.
-        """
+        """Types of the arguments that become options, by name; a RequestError where a run cannot give all others."""
         try:
             hints = typing.get_type_hints(self.strategy.__init__)
         except Exception:  # names that are imported for types alone
@@ -159,11 +129,10 @@ class AvalancheFactory:
         kinds = {name: kind for name, kind in kinds.items() if kind is not None}
         needed = {name for name, it in self.parameters.items() if it.default is it.empty and it.kind is it.KEYWORD_ONLY}
         lacking = ", ".join(sorted(needed - {*kinds, *GIVEN}))
-        faults = [f"needs what no option can give ({lacking})"] if lacking else []
-        faults += [] if "model" in self.parameters else ["takes no model"]
-        if faults:
+        if lacking or "model" not in self.parameters:
+            fault = f"needs what no option can give ({lacking})" if lacking else "takes no model"
             raise RequestError(
-                f"strategy {self.path} cannot be run by its path: its constructor {' and '.join(faults)}",
+                f"strategy {self.path} cannot be run by its path: its constructor {fault}",
                 where=f"--strategy {self.path}",
                 remedy="derive a class of your own whose constructor takes a model and gives the rest, and name it",
             )
@@ -194,11 +163,7 @@ class AvalancheFactory:
 
 
 def strategy_by_path(path: str) -> Entry[Any]:
-    """The entry of a strategy that is named by its import path.
-
-    Raises:
-        RequestError: there is none, or it is no strategy.
-    """
+    """The entry of a strategy that is named by its import path; a RequestError where there is none."""
     from avalanche.training.templates.base_sgd import BaseSGDTemplate
 
     from seu_bench.training.method import Method

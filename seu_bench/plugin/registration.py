@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -17,25 +17,6 @@ if TYPE_CHECKING:
     from seu_bench.config.options import Options
 
 Factory = TypeVar("Factory")
-
-
-def offered(factory: Factory, extra: str, *modules: str) -> Factory | Unavailable:
-    """Offer a factory if the packages that it needs are installed.
-
-    Args:
-        extra: the optional dependencies of seu-bench that bring it.
-        modules: the packages that it imports, by import name.
-
-    Returns:
-        The factory, or an :class:`Unavailable` with the reason and the remedy.
-    """
-    # A mere folder of that name in the working folder can be imported too, but has no origin.
-    missing = [name for name in modules if getattr(importlib.util.find_spec(name), "origin", None) is None]
-    if not missing:
-        return factory
-    return Unavailable(f"not installed: {', '.join(missing)}", f"pip install 'seu-bench[{extra}]'")
-
-
 Factory_contra = TypeVar("Factory_contra", contravariant=True)
 
 
@@ -48,40 +29,42 @@ class Register(Protocol[Factory_contra]):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Registered in place of a factory: why this name cannot be used, for ``list`` and for errors.
-
-    Attributes:
-        remedy: what to do about it; empty: choose another name.
-    """
+    """Registered in place of a factory: why this name cannot be used, and what to do about it."""
 
     reason: str
     remedy: str = ""
 
 
+def offered(factory: Factory, extra: str, *modules: str) -> Factory | Unavailable:
+    """Return a factory, or an :class:`Unavailable` where it needs modules that an ``extra`` of seu-bench installs."""
+    # A mere folder of that name in the working folder can be imported too, but has no origin.
+    missing = [name for name in modules if getattr(importlib.util.find_spec(name), "origin", None) is None]
+    if not missing:
+        return factory
+    return Unavailable(f"not installed: {', '.join(missing)}", f"pip install 'seu-bench[{extra}]'")
+
+
 @dataclass(frozen=True)
 class Deferred:
-    """A function that is imported when it is called, by its ``reference``; see :func:`deferred`."""
+    """A function or a class, ``package.module:name``, that is imported when it is called."""
 
-    reference: str
+    target: str
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Import the function and call it."""
-        return pkgutil.resolve_name(self.reference)(*arguments, **keywords)
+        return pkgutil.resolve_name(self.target)(*arguments, **keywords)
 
 
-def deferred(reference: str) -> Deferred:
-    """Return a function that imports another one when it is called, and calls it.
-
-    Args:
-        reference: ``"package.module:function"``; a class is a function, too.
-    """
-    return Deferred(reference)
+def _no_cost(_: Any) -> Any:
+    raise NotImplementedError(
+        "no cost was given to LazyFactory: give it cost='seu_bench.training:fixed_size_cost', or a function that takes "
+        "the context and returns a seu_bench.training.Cost"
+    )
 
 
+@dataclass
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
-
-    A class of your own with the same attributes does as well.
 
     Args:
         summary: one line for ``seu-bench list``.
@@ -95,52 +78,31 @@ class LazyFactory:
         components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
         presets: of a strategy: option values by name of a preset.
         scenarios: of a strategy: those that it can learn, of ``task``, ``class`` and ``domain``.
-        reference: of a strategy that is no learner to be ranked: what it is a reference of, in a few words.
-        reference_components: of a strategy that takes components: it is a reference with these alone.
-        is_remote: of a logger: whether it talks to another machine with these ``options``. It is then called in a
-            thread of its own, which a run does not wait for.
-        check_options: of a strategy, a searcher or a creator: options with which it learns the tiny streams of
-            ``seu-bench check-plugin``, where its defaults do not.
+        reference: of a strategy that is no learner to be ranked: what it is a reference of.
+        reference_components: it is a reference with these components alone.
+        is_remote: of a logger: whether it talks to another machine with given options, and is called in a thread.
+        check_options: options with which ``seu-bench check-plugin`` tries it, where its defaults do not learn.
 
     Example:
         ``register("mine", LazyFactory("my logger", options=MyOptions, build="my_plugin.logger:build"))``
     """
 
-    def __init__(
-        self,
-        summary: str,
-        *,
-        options: type[Options],
-        build: str | Callable[..., Any],
-        cost: str | Callable[..., Any] | None = None,
-        estimate_passes: Callable[[Any, Any, int], tuple[int, int]] | None = None,
-        components: Mapping[str, str] | None = None,
-        presets: Mapping[str, Mapping[str, object]] | None = None,
-        scenarios: Sequence[str] = ("task",),
-        reference: str | None = None,
-        reference_components: Mapping[str, str] | None = None,
-        is_remote: Callable[[Any], bool] | None = None,
-        check_options: Mapping[str, object] | None = None,
-    ) -> None:
-        self.summary = summary
-        self.options = options
-        self.build = deferred(build) if isinstance(build, str) else build
-        self.cost = deferred(cost) if isinstance(cost, str) else cost or _no_cost
-        self.estimate_passes = estimate_passes or (lambda *_: (0, 0))
-        self.components = components or {}
-        self.presets = presets or {}
-        self.scenarios = tuple(scenarios)
-        self.reference = reference
-        self.reference_components = reference_components or {}
-        self.is_remote = is_remote or (lambda _: False)
-        self.check_options = check_options or {}
+    summary: str
+    _: KW_ONLY
+    options: type[Options]
+    build: Any
+    cost: Any = _no_cost
+    estimate_passes: Callable[[Any, Any, int], tuple[int, int]] = lambda *_: (0, 0)
+    components: Mapping[str, str] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    scenarios: Sequence[str] = ("task",)
+    reference: str | None = None
+    reference_components: Mapping[str, str] = field(default_factory=dict)
+    is_remote: Callable[[Any], bool] = lambda _: False
+    check_options: Mapping[str, object] = field(default_factory=dict)
 
-
-def _no_cost(context: Any) -> Any:
-    raise NotImplementedError(
-        "no cost was given to LazyFactory: give it cost='seu_bench.training:fixed_size_cost', or a function that takes "
-        "the context and returns a seu_bench.training.Cost"
-    )
+    def __post_init__(self) -> None:
+        self.build, self.cost = (Deferred(it) if isinstance(it, str) else it for it in (self.build, self.cost))
 
 
 class CommandFactory(Protocol):
@@ -155,11 +117,7 @@ class CommandFactory(Protocol):
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command that is imported when it runs or its help is shown.
-
-    Args:
-        target: the :class:`click.Command`, as ``package.module:name``.
-        summary: one line for ``seu-bench --help``, which then does not import the command.
+    """A :class:`click.Command`, ``package.module:name``, that is imported when it runs or its help is shown.
 
     Example:
         ``register("latex", LazyCommand("my_package.latex:latex", "print a leaderboard as LaTeX"))``

@@ -1,28 +1,294 @@
-"""Names -> what plugins registered under them, with the package each came from."""
+"""Plugins by entry points, files and classes, and the names that they register. Nothing that they build is imported.
+
+No manager is shared or cached: two callers cannot disturb each other. pluggy's own loader drops a second plugin of the
+same name silently, and one broken plugin stops all others. Here it is left out, and ``faults`` say why.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.errors import PluginError
-from seu_bench.plugin.executors import ExecutorFactory
-from seu_bench.plugin.loggers import LoggerFactory
-from seu_bench.plugin.manager import PACKAGE, Entry, Kind, PluginManager, collect, load_plugins
-from seu_bench.plugin.methods import CLASSES, PLUGINS, end_import, load_file, methods_in
-from seu_bench.plugin.registration import CommandFactory, deferred
-from seu_bench.results.metric import Metric, as_metric
-from seu_bench.results.record_metrics import METRICS
-from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, StrategyFactory
+import pluggy
+
+from seu_bench import hookspecs
+from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.plugin.methods import (
+    CLASSES,
+    GROUP,
+    PLUGINS,
+    MethodFactory,
+    end_import,
+    load_file,
+    methods_in,
+    plugin_files,
+    source_digest,
+    source_file,
+)
+from seu_bench.plugin.registration import CommandFactory, Deferred, Unavailable
 from seu_bench.utils.reading import absolute
 
 if TYPE_CHECKING:
-    from seu_bench.data.dataset import DatasetSource  # imports NumPy
+    from importlib.metadata import EntryPoint
+
+    from seu_bench.config.benchmark import BenchmarkSource
+    from seu_bench.data.dataset import DatasetSource
+    from seu_bench.plugin.executors import ExecutorFactory
+    from seu_bench.plugin.loggers import LoggerFactory
+    from seu_bench.results.metric import Metric
+    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, StrategyFactory
     from seu_bench.training.method import Method
+
+Factory = TypeVar("Factory")
+
+#: The package that core is part of. No plugin can take a name of it.
+PACKAGE: Final = "seu-bench"
+#: Names are typed on the command line and become parts of files' names.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,59}")
+
+
+class PluginManager(pluggy.PluginManager):
+    """The plugins that can be used.
+
+    Attributes:
+        packages: package of each plugin that came by an entry point.
+        faults: by plugin, why it, or a part of it, cannot be used; nothing else is stopped by it.
+        methods: methods by the name of the plugin that brings them: name and factory of each.
+        files: by plugin of one file, its path and digest; of a class there is no path.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(hookspecs.GROUP)
+        self.add_hookspecs(hookspecs)
+        self.packages: dict[str, str] = {}
+        self.faults: dict[str, PluginError] = {}
+        self.methods: dict[str, list[tuple[str, MethodFactory]]] = {}
+        self.files: dict[str, tuple[Path | None, str | None]] = {}
+
+    def add(self, name: str, load: Callable[[], Any], where: str) -> None:
+        """Register the hooks of a plugin, all of which must exist; one that cannot be used is left out."""
+        try:
+            plugin = load()
+            hash(plugin)  # pluggy keeps plugins in sets, and would say so at the first call of a hook only
+            self.register(plugin, name=name)
+            self.check_pending()
+        except PluginError as error:
+            self.faults[name] = error
+        except (Exception, SystemExit) as error:
+            if self.has_plugin(name):
+                self.unregister(name=name)
+            said, package = " ".join(f"{type(error).__name__}: {error}".split()), self.package(name)
+            self.faults[name] = broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, where)
+
+    def add_file(self, name: str, path: Path) -> ModuleType:
+        """Import a file, offer its methods, and return its module."""
+        found = load_file(path)
+        self.files[name] = path, found.sha256
+        self.add_methods(name, found.module)
+        return found.module
+
+    def add_methods(self, name: str, module: ModuleType) -> None:
+        """Offer the methods that a module defines, but for those that classes replace."""
+        self.methods[name] = [(it.name, MethodFactory(it)) for it in methods_in(module) if it.name not in CLASSES]
+
+    def package(self, plugin: str) -> str:
+        """The package that a plugin came from; its own name where it was not installed."""
+        return self.packages.get(plugin, plugin)
+
+    def owners(self) -> list[str]:
+        """Names of the plugins, ours first, so that another one's name is the one that is refused."""
+        names = {*dict(self.list_name_plugin()), *self.methods}
+        return sorted(names, key=lambda name: (self.package(name) != PACKAGE, name))
+
+
+def installed_points() -> list[tuple[EntryPoint, str]]:
+    """The entry points of installed plugins with the package of each, by the plugins' names, ours first."""
+    from importlib.metadata import entry_points  # takes longer than all else that ``seu-bench --help`` imports
+
+    every = entry_points()
+    points = [*every.select(group=hookspecs.GROUP), *every.select(group=GROUP)]
+    # A package's name is read from its metadata, and one package has many plugins.
+    names = {dist: dist.name for dist in {point.dist for point in points} if dist is not None}
+    found = [(point, names[point.dist] if point.dist is not None else "an unknown package") for point in points]
+    return sorted(found, key=lambda item: (item[1] != PACKAGE, item[0].name))
+
+
+def load_plugins(points: Iterable[tuple[EntryPoint, str]] | None = None) -> PluginManager:
+    """Load plugins. One that cannot be imported, has the name of another, or has an unknown hook is left out.
+
+    Args:
+        points: entry points with the package of each; by default all that are installed, and files and classes.
+    """
+    manager = PluginManager()
+    for point, package in installed_points() if points is None else points:
+        name = point.name
+        if (first := manager.packages.get(name)) is not None:
+            manager.faults[f"{name} of {package}"] = PluginError(
+                f"two plugins are called {name!r}: one from {first}, which is used, and one from {package}",
+                remedy=f"uninstall one of them: pip uninstall {package if first == PACKAGE else first}",
+            )
+            continue
+        manager.packages[name] = package
+        if point.group == GROUP:
+            manager.methods[name] = [(name, MethodFactory(point.value))]
+        else:
+            manager.add(name, point.load, point.value)
+    if points is not None:
+        return manager
+    for path in plugin_files():
+        owner = str(path) if path.name in (*manager.owners(), *manager.faults) else path.name
+        manager.add(owner, partial(manager.add_file, owner, path), str(path))
+    for name, method in CLASSES.items():  # which replace those of files
+        file = source_file(method)
+        owner = file.name if file is not None else method.__qualname__
+        owner = f"{method.__module__}.{method.__qualname__}" if owner in manager.owners() else owner
+        manager.files[owner] = None, source_digest(method)
+        manager.methods[owner] = [(name, MethodFactory(method))]
+    return manager
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Factory]):
+    """One registered name."""
+
+    name: str
+    factory: Factory
+    plugin: str
+    package: str
+
+    @property
+    def summary(self) -> str:
+        """One line that says what it is."""
+        return str(getattr(self.factory, "summary", "") or "")
+
+
+class Kind(dict[str, Entry[Factory]]):
+    """All names of one kind, e.g. every strategy, in their order.
+
+    Attributes:
+        unavailable: names that cannot be used, with an :class:`~seu_bench.plugin.Unavailable` that says why.
+        faults: by plugin, why it cannot be used: a name that is not here may be one of its names.
+        by_path: finds an import path, ``module:Class``, which is known from then on; ``None``: it is no name.
+    """
+
+    def __init__(
+        self, singular: str, plural: str, entries: Mapping[str, Entry[Any]], faults: Mapping[str, PluginError]
+    ) -> None:
+        self.singular, self.plural, self.faults = singular, plural, faults
+        self.by_path: Callable[[str], Entry[Any]] | None = None
+        ordered = {name: entries[name] for name in sorted(entries)}
+        self.unavailable = {name: it for name, it in ordered.items() if isinstance(it.factory, Unavailable)}
+        super().__init__({name: it for name, it in ordered.items() if name not in self.unavailable})
+
+    def find(self, name: str) -> Entry[Factory]:
+        """The entry of ``name``.
+
+        Raises:
+            UnknownNameError: it is not registered, or unusable; the message lists those that are.
+        """
+        if name not in self and ":" in name and self.by_path is not None:
+            self[name] = self.by_path(name)
+        if name in self:
+            return self[name]
+        usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
+        usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
+        if name in self.unavailable:
+            missing = self.unavailable[name].factory
+            what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
+            raise UnknownNameError(what, remedy=missing.remedy or usable)
+        from seu_bench.config.options import did_you_mean  # imports pydantic, which --help does without
+
+        what = f"no {self.singular} is called {name!r}{did_you_mean(name, self)}{faults_told(self.faults)}"
+        raise UnknownNameError(what, remedy=usable)
+
+
+def collect(
+    manager: PluginManager,
+    singular: str,
+    plural: str,
+    ours: Mapping[str, Entry[Any]] | None = None,
+    adapt: Callable[[Any], Any] = lambda factory: factory,
+    *,
+    needs: str = "",
+) -> Kind[Any]:
+    """Collect every name of one kind.
+
+    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known. What
+    goes wrong stops only that plugin, or that name: it is noted in the manager's ``faults``. A name that two packages
+    register is unavailable, unless one of them is ours.
+
+    Args:
+        ours: entries of core; no plugin can take their names.
+        adapt: applied to each factory of a plugin.
+        needs: attributes that each factory has, with blanks between.
+    """
+    hook = f"register_{plural}"
+    entries: dict[str, Entry[Any]] = dict(ours or {})
+
+    def register(plugin: str, name: str, factory: Any) -> None:
+        package = manager.package(plugin)
+        said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which"
+        if not isinstance(name, str) or not _PLAIN.fullmatch(name):
+            allowed = "letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit"
+            raise broken(f"{said} is no plain name: {allowed}", package)
+        # A method has all that is needed, and is imported when one is asked for.
+        if not isinstance(factory, Unavailable | MethodFactory):
+            lacks = [need for need in needs.split() if not hasattr(factory, need)]
+            if not lacks and "options" in needs and not hasattr(factory.options, "model_fields"):
+                lacks = ["options that are a class of seu_bench.config.Options"]
+            if lacks:
+                raise broken(f"{said} has no {', '.join(lacks)}", package)
+        first = entries.get(name)
+        if first is None:
+            adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
+            entries[name] = Entry(name, adapted, plugin, package)
+            return
+        fault = _taken(f"{singular} {name!r}", first, plugin, package)
+        manager.faults.setdefault(plugin, fault)
+        if first.package != PACKAGE:
+            manager.faults.setdefault(first.plugin, fault)
+            entries[name] = Entry(name, Unavailable(fault.what, fault.remedy or ""), plugin, package)
+
+    for owner in manager.owners():
+        try:
+            for name, factory in manager.methods.get(owner, ()) if singular == "strategy" else ():
+                register(owner, name, factory)
+            if manager.has_plugin(owner):
+                others = [other for other in manager.get_plugins() if other is not manager.get_plugin(owner)]
+                manager.subset_hook_caller(hook, others)(register=partial(register, owner))
+        except PluginError as error:
+            manager.faults.setdefault(owner, error)
+        except Exception as error:
+            package = manager.package(owner)
+            said = f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}"
+            manager.faults.setdefault(owner, broken(said, package))
+    return Kind(singular, plural, entries, manager.faults)
+
+
+def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
+    """Two plugins register one name, or one does it twice."""
+    by = f"by {first.package} and by {package}"
+    if first.package == package:
+        by = f"by its plugins {first.plugin!r} and {plugin!r}, of package {package}"
+    remedy = f"give it another name in {package}, or uninstall one of them"
+    return PluginError(f"the {what} is registered twice: {by}", remedy=remedy)
+
+
+def faults_told(faults: Mapping[str, PluginError]) -> str:
+    """Say which plugins cannot be used, for the error of a name that nobody registered; empty: all can."""
+    return "".join(f"\n  unavailable: {error.what}" for error in faults.values())
+
+
+def broken(what: str, package: str, where: str | None = None) -> PluginError:
+    """The error that says what is wrong with a plugin of a package."""
+    remedy = "repair the file" if package.endswith(".py") else f"repair or uninstall it: pip uninstall {package}"
+    return PluginError(what, where=where, remedy=remedy)
 
 
 class Registry:
@@ -32,15 +298,18 @@ class Registry:
         manager: the plugins; those installed by default.
 
     Attributes:
-        faults: by plugin, why it, or a part of it, cannot be used; nothing else is stopped by it.
+        faults: by plugin, why it, or a part of it, cannot be used.
     """
 
     def __init__(self, manager: PluginManager | None = None) -> None:
+        from seu_bench.results.metric import as_metric
+        from seu_bench.results.record_metrics import METRICS
+
         self.manager = load_plugins() if manager is None else manager
         self.faults = self.manager.faults
         kind = partial(collect, self.manager)
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
-        self.strategies.by_path = deferred("seu_bench.plugin.paths:strategy_by_path")
+        self.strategies.by_path = Deferred("seu_bench.plugin.paths:strategy_by_path")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
         self.searchers: Kind[ComponentFactory] = kind("searcher", "searchers", needs="options build")
         self.creators: Kind[ComponentFactory] = kind("creator", "creators", needs="options build")
@@ -52,32 +321,19 @@ class Registry:
         self.executors: Kind[ExecutorFactory] = kind("executor", "executors", needs="options build")
         self.loggers: Kind[LoggerFactory] = kind("logger", "loggers", needs="options build")
         self.commands: Kind[CommandFactory] = kind("command", "commands", needs="build")
+        #: Every metric by its id: core's in their order, then those of plugins by name.
+        self.known_metrics = {**METRICS, **{name: entry.factory for name, entry in self.metrics.items()}}
 
     @property
     def kinds(self) -> dict[str, Kind[Any]]:
         """Every kind by its plural name."""
         return {kind.plural: kind for kind in vars(self).values() if isinstance(kind, Kind)}
 
-    @property
-    def known_metrics(self) -> dict[str, Metric]:
-        """Every metric by its id: core's in their order, then those of plugins by name."""
-        return {**METRICS, **{name: entry.factory for name, entry in self.metrics.items()}}
-
-    def is_installed(self, plugin: str) -> bool:
-        """Whether a plugin came by an entry point, and was not registered as an object."""
-        return plugin in self.manager.packages
-
-    def package(self, plugin: str) -> str:
-        """The package that a plugin came from; its own name where it was not installed."""
-        return self.manager.package(plugin)
-
 
 def is_installed(method: type[Method]) -> bool:
     """Whether an installed plugin offers a class by its name."""
-    registry = Registry()
-    entry = registry.strategies.get(method.name)
-    target = f"{method.__module__}:{method.__qualname__}"
-    return entry is not None and registry.is_installed(entry.plugin) and getattr(entry.factory, "target", "") == target
+    asked = GROUP, method.name, f"{method.__module__}:{method.__qualname__}"
+    return any((point.group, point.name, point.value) == asked for point, _ in installed_points())
 
 
 def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable[type[Method]] = ()) -> Registry:
@@ -98,9 +354,8 @@ def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable
     paths = [absolute(path) for path in ([files] if isinstance(files, str | Path) else files)]
     named, before = os.environ.get(PLUGINS, ""), dict(CLASSES)
     try:
-        for path in paths:
-            for method in methods_in(load_file(path).module):
-                CLASSES.pop(method.name, None)
+        for method in (it for path in paths for it in methods_in(load_file(path).module)):
+            CLASSES.pop(method.name, None)
         os.environ[PLUGINS] = os.pathsep.join(dict.fromkeys([*filter(None, named.split(os.pathsep)), *map(str, paths)]))
         given = {method.name: method for method in methods if not is_installed(method)}
         CLASSES.update(given)

@@ -23,8 +23,7 @@ from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute
 from seu_bench.models.modes import modes_kept
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.interfaces import Cost
@@ -38,9 +37,8 @@ def installed(plugins: Sequence[object] = ()) -> Registry:
     manager = load_plugins()
     for index, plugin in enumerate((*plugins, TinyStreams())):
         if isinstance(plugin, ModuleType):
-            manager.add_module(plugin, f"trial-{index}")
-        else:
-            manager.register(plugin, name=f"trial-{index}")
+            manager.add_methods(f"trial-{index}", plugin)
+        manager.register(plugin, name=f"trial-{index}")
     return Registry(manager)
 
 

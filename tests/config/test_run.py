@@ -22,9 +22,8 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.verification import verify
 from seu_bench.errors import OptionError, RequestError
-from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench.training.strategy import computing_in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +17,9 @@ from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.errors import RunError
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.stage import StageProgress
 
 DOCUMENT = Path(seu_bench.__file__).resolve().parent.parent / "docs" / "reference" / "hooks.md"
 
@@ -140,23 +137,6 @@ def test_story_of_a_run(tiny: Path, tmp_path: Path) -> None:
     assert everything.of("run_finished") == [{"record": record}]
 
 
-def test_reports_of_stages(tiny: Path, tmp_path: Path) -> None:
-    """A stage tells when it starts, after each epoch and once, at last, that it is done."""
-    everything = Everything()
-    _, record = watched(tmp_path, everything, options={"epochs": 3})
-    reports: list[StageProgress] = [values["progress"] for values in everything.of("stage_progress")]
-    stages = [list(group) for _, group in itertools.groupby(reports, key=lambda report: (report.task, report.stage))]
-    assert [(stage[0].task, stage[0].stage) for stage in stages] == [
-        (task, stage) for task in range(5) for stage in ("training", "evaluation")
-    ]
-    for stage, kept in zip(stages, record.stages, strict=True):
-        assert (stage[0].epoch, stage[0].image_passes, stage[0].done) == (0, 0, False)
-        assert [report.done for report in stage] == [*[False] * (len(stage) - 1), True]
-        assert sorted({report.epoch for report in stage}) == list(range(stage[0].epochs + 1))
-        assert all(a.image_passes <= b.image_passes and a.seconds <= b.seconds for a, b in itertools.pairwise(stage))
-        assert (stage[-1].image_passes, stage[-1].seconds) == (kept.image_passes, kept.seconds)
-
-
 @pytest.mark.parametrize(
     ("fault", "status", "error"),
     [("raise", "failed", RunError), ("diverge", "failed", RunError), ("interrupt", "interrupted", KeyboardInterrupt)],
@@ -168,14 +148,6 @@ def test_told_of_every_end(tiny: Path, tmp_path: Path, fault: str, status: str, 
         watched(tmp_path, everything, options={"fault": fault})
     (last,) = everything.of("run_finished")
     assert (last["record"].status, len(everything.of("task_learned"))) == (status, 1)
-
-
-def test_finished_run_is_not_told_again(tiny: Path, tmp_path: Path) -> None:
-    """A run whose record is there is neither started nor finished."""
-    watched(tmp_path)
-    everything = Everything()
-    watched(tmp_path, everything)
-    assert {name for name, _ in everything.calls} == set(REGISTERING)
 
 
 class Breaking:

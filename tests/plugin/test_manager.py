@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.commands import Command, Install
@@ -15,9 +15,8 @@ import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.errors import UnknownNameError
-from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.registration import Register
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.metric import MetricFunction
 from seu_bench.training.interfaces import StrategyFactory
 
@@ -35,14 +34,6 @@ def refused(*said: str) -> Registry:
         assert part in str(fault), fault
     assert {"naive", "seu"} <= {*registry.strategies} and "split_digits" in registry.benchmarks
     return registry
-
-
-def test_a_fresh_manager_for_everybody() -> None:
-    """Plugins registered by one caller are not seen by another."""
-    first, second = load_plugins(), load_plugins()
-    first.register(SimpleNamespace(), name="mine")
-    assert (first.has_plugin("mine"), second.has_plugin("mine")) == (True, False)
-    assert {"benchmarks", "backbones", "seu"} <= {name for name, _ in second.list_name_plugin()}
 
 
 def test_a_strangers_plugin(command: Command, tiny: Path) -> None:
@@ -80,16 +71,31 @@ def test_plugin_that_cannot_be_used(install: Install, value: str, source: str, s
     refused("'mine'", "a-stranger", said, f"where: {value}", "pip uninstall a-stranger")
 
 
-def test_two_plugins_of_one_name(install: Install) -> None:
-    """Both packages are named, and the second is not dropped silently."""
-    install("one-stranger", {"mine": "first"}, {"first": ""})
-    install("other-stranger", {"mine": "second"}, {"second": ""})
-    refused("two plugins are called 'mine'", "one-stranger", "other-stranger")
-
-
-def test_a_strangers_plugin_by_one_of_our_names(install: Install) -> None:
-    install("a-stranger", {"seu": "mine"}, {"mine": ""})
-    refused("two plugins are called 'seu'", "seu-bench", "a-stranger")
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (("one-stranger", "mine"), ("other-stranger", "mine"), ["plugins are called 'mine'", "one-stranger", "other-"]),
+        (None, ("a-stranger", "seu"), ["two plugins are called 'seu'", "seu-bench", "a-stranger"]),
+        (
+            ("one-stranger", "one"),
+            ("other-stranger", "two"),
+            ["'mine' is registered twice: by one-stranger and by other"],
+        ),
+        (("one-stranger", "one"), ("one-stranger", "two"), ["by its plugins 'one' and 'two', of package one-stranger"]),
+    ],
+)
+def test_names_that_are_taken(install: Install, first: Any, second: Any, said: list[str]) -> None:
+    """Of plugins or of what they register: both owners are named, and neither is dropped silently."""
+    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
+    points: dict[str, dict[str, str]] = {}
+    for number, (package, plugin) in enumerate(filter(None, (first, second))):
+        points.setdefault(package, {})[plugin] = f"module_{number}"
+    for package, named in points.items():
+        install(package, named, dict.fromkeys(named.values(), source))
+    registry = refused(*said)
+    if "registered" in said[0]:
+        with pytest.raises(UnknownNameError, match=r"'mine' cannot be used: .*registered twice"):
+            registry.benchmarks.find("mine")
 
 
 class Offering:
@@ -105,33 +111,6 @@ class Offering:
     @hookimpl
     def register_metrics(self, register: Register[MetricFunction]) -> None:
         register(self.name, len)  # type: ignore[arg-type]
-
-
-def test_one_name_of_two_packages(install: Install) -> None:
-    """Two plugins that register one name are both named."""
-    for package in ("one-stranger", "other-stranger"):
-        module = package.partition("-")[0]
-        source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
-        install(package, {module: module}, {module: source})
-    registry = refused("benchmark 'mine' is registered twice: by one-stranger and by other-stranger", "-p no:other")
-    assert set(registry.faults) == {"one", "other"}
-    with pytest.raises(UnknownNameError, match=r"'mine' cannot be used: .*registered twice"):
-        registry.benchmarks.find("mine")
-
-
-def test_one_name_twice_in_one_package(install: Install) -> None:
-    """The plugins are named, where naming the package says nothing; and nothing has to be uninstalled."""
-    source = IMPORTS + "@hookimpl\ndef register_benchmarks(register):\n    register('mine', FILE)\n"
-    install("a-stranger", {"one": "one", "two": "two"}, {"one": source, "two": source})
-    refused("twice: by its plugins 'one' and 'two', of package a-stranger", "give one of them another name")
-
-
-def test_same_name_for_different_kinds() -> None:
-    """A strategy and a metric of one name do not meet."""
-    manager = load_plugins()
-    manager.register(Offering("mine"), name="offering")
-    registry = Registry(manager)
-    assert (registry.strategies["mine"].package, registry.metrics["mine"].package) == ("offering", "offering")
 
 
 def test_our_own_names_cannot_be_taken() -> None:
@@ -172,19 +151,6 @@ def test_factory_that_is_none(command: Command, install: Install, tmp_path: Path
     assert kind == "datasets" or "registers the" in command("list").out
 
 
-@pytest.mark.parametrize("name", ["tiny", "a-stranger"])
-def test_left_out(command: Command, tiny: Path, name: str, tmp_path: Path) -> None:
-    """``-p no:NAME`` leaves a plugin out by its name or its package's, for one command, in its processes as well."""
-    asked = ("--strategy", "tiny", "--protocol", "smoke", "--results", tmp_path, "--dry-run")
-    assert command("sweep", *asked).status == 0
-    answer = command("-p", f"no:{name}", "sweep", *asked)
-    assert answer.status == 2 and "no strategy is called 'tiny'" in answer.err
-    assert "tiny" in Registry().strategies
-    answer = command("-p", "no:tniy", "list")
-    assert answer.status == 2 and "no plugin to leave out is called tniy" in answer.err
-    assert command("-p", "tiny", "list").status == 2
-
-
 def test_broken_one_beside(command: Command, tiny: Path, install: Install, tmp_path: Path) -> None:
     """Runs and sweeps by another plugin go on, with a notice; what asks for the broken one is refused."""
     install("broken", {"mine": "broken_module"}, {"broken_module": "1 / 0"})
@@ -198,14 +164,3 @@ def test_broken_one_beside(command: Command, tiny: Path, install: Install, tmp_p
     answer = command("run", "--strategy", "mine")
     assert answer.status == 2 and "unavailable: plugin 'mine' of package broken" in answer.err
     assert command("check-plugin", "mine").status == 2
-    assert "ZeroDivisionError" not in command("-p", "no:mine", "list").out
-
-
-def test_core_modules_of_a_listing_are_light() -> None:
-    """No plugin's module that is imported at start-up imports torch or Avalanche at its top."""
-    heavy = {"torch", "torchvision", "avalanche", "pandas", "sklearn", "scipy"}
-    for path in PLUGINS.glob("*/__init__.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not heavy & {name.partition(".")[0] for name in names}, path

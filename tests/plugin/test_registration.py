@@ -9,51 +9,25 @@ import pytest
 
 from seu_bench import LazyFactory
 from seu_bench.config.options import Options
-from seu_bench.plugin.registration import deferred
-
-HEAVY = """
-class Built:
-    def __init__(self, *given):
-        self.given = given
+from seu_bench.plugin.registration import Deferred
 
 
-def cost(context):
-    return context + 1
-"""
-
-
-@pytest.fixture
-def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module that was not imported yet."""
-    (tmp_path / "heavy_half.py").write_text(HEAVY)
+def test_nothing_is_imported_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Summary and options need no import; the first call of build or cost does."""
+    (tmp_path / "heavy_half.py").write_text("def build(*given):\n    return given\ndef cost(it):\n    return it + 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "heavy_half", raising=False)
-    return "heavy_half"
-
-
-def test_nothing_is_imported_before_it_is_used(heavy: str) -> None:
-    """Summary, options and announcements need no import; the first call of build or cost does."""
-    factory = LazyFactory("a summary", options=Options, build=f"{heavy}:Built", cost=f"{heavy}:cost")
-    assert (factory.summary, factory.options, factory.components, factory.presets) == ("a summary", Options, {}, {})
+    factory = LazyFactory("a summary", options=Options, build="heavy_half:build", cost="heavy_half:cost")
+    assert (factory.summary, factory.options, factory.components) == ("a summary", Options, {})
     assert factory.estimate_passes(Options(), None, 100) == (0, 0)
-    assert heavy not in sys.modules
-    assert factory.build("options", "task").given == ("options", "task")
-    assert heavy in sys.modules
-    assert factory.cost(41) == 42
+    assert "heavy_half" not in sys.modules
+    assert factory.build("options", "task") == ("options", "task") and factory.cost(41) == 42
 
 
-def test_functions_are_taken_as_they_are() -> None:
-    """A searcher has no cost; asked for it, the factory says what is missing."""
-    factory = LazyFactory("a summary", options=Options, build=lambda context: [context], components={"searcher": "mdl"})
-    assert factory.build(3) == [3] and factory.components == {"searcher": "mdl"}
+def test_what_leads_nowhere() -> None:
+    """Errors name what is missing, when it is called."""
     with pytest.raises(NotImplementedError, match="no cost was given to LazyFactory"):
-        factory.cost(None)
-
-
-@pytest.mark.parametrize(
-    ("reference", "kind"), [("no_such_module:x", ModuleNotFoundError), ("math:no", AttributeError)]
-)
-def test_references_that_lead_nowhere(reference: str, kind: type[Exception]) -> None:
-    """The error names what is missing, when it is called."""
-    with pytest.raises(kind, match="no"):
-        deferred(reference)()
+        LazyFactory("a summary", options=Options, build=list).cost(None)
+    for target, kind in {"no_such_module:x": ModuleNotFoundError, "math:no": AttributeError}.items():
+        with pytest.raises(kind, match="no"):
+            Deferred(target)()

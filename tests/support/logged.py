@@ -18,8 +18,7 @@ from seu_bench.engine.launcher import launch
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.training.stage import StageProgress
 

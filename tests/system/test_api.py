@@ -61,10 +61,10 @@ def test_errors(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="epochs"):
         seu_bench.run("tiny", options={"epochs": "x"}, results=results)
     with pytest.raises(OptionError, match="the seed is '1'"):
-        seu_bench.run("tiny", seed="1", results=results)  # type: ignore[arg-type]
+        seu_bench.run("tiny", seed="1", results=results)
     for limit in (3, True, 8.0):
         with pytest.raises(OptionError, match="the limit is"):
-            seu_bench.run("tiny", limit=limit, results=results)  # type: ignore[arg-type]
+            seu_bench.run("tiny", limit=limit, results=results)
     with pytest.raises(DataMissingError, match="'mnist' is missing"):
         seu_bench.run("tiny", "pmnist", protocol="smoke", data_root=tmp_path / "none", results=results)
     assert not results.exists()
@@ -85,27 +85,3 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
         assert (row["status"], row["seed"], row["acc"]) == ("finished", record.seed, record.metrics["acc"])
         assert not row["may_be_ranked"]
     assert sorted(frame["status"]) == ["failed", "finished", "finished"]
-
-
-def test_what_the_package_offers() -> None:
-    """Names that are not there are no silent surprises."""
-    assert set(seu_bench.__all__) == {
-        "Balanced",
-        "Herded",
-        "LazyFactory",
-        "Method",
-        "Register",
-        "Reservoir",
-        "Ring",
-        "__version__",
-        "hookimpl",
-        "leaderboard",
-        "load_model",
-        "load_records",
-        "make_strategy",
-        "run",
-        "sweep",
-        "tune",
-    }
-    with pytest.raises(AttributeError, match="no attribute 'runn'"):
-        _ = seu_bench.runn

@@ -90,7 +90,7 @@ def test_learns(name: str, options: dict[str, Any]) -> None:
     [
         ("sue", {}, UnknownNameError, "did you mean 'seu'"),
         ("ewc", {"options": {"epoch": 1}}, OptionError, "'epoch' is not an option"),
-        ("ewc", {"options": {"benchmark.stream.validation": 1}}, OptionError, "is an option of a benchmark"),
+        ("ewc", {"options": {"benchmark.stream.validation": 1}}, OptionError, "is an option of runs and benchmarks"),
         ("ewc", {"searcher": "mdl"}, RequestError, "takes no searcher"),
         ("seu", {"seed": -1}, OptionError, "the seed is -1"),
     ],
@@ -105,9 +105,9 @@ def test_benchmarks_that_do_not_fit() -> None:
     """Without task labels, of several shapes, of images that are no tensors."""
     with pytest.raises(RequestError, match="2 experiences with 1 different task labels"):
         seu_bench.make_strategy("ewc", tasks(SHAPE, SHAPE, labels=False, numbers=((1, 2), (0,))))
-    with pytest.raises(RequestError, match="differ in the shape of their images"):
+    with pytest.raises(RequestError, match=r"of experience 1 are of shape .* of one shape"):
         seu_bench.make_strategy("ewc", tasks(SHAPE, (1, 6, 6)))
-    with pytest.raises(RequestError, match=r"of experience 0 are of shape \(64,\), not tensors"):
+    with pytest.raises(RequestError, match=r"of experience 0 are of shape \(64,\)"):
         seu_bench.make_strategy("ewc", tasks((64,), (64,)))
 
 
@@ -121,19 +121,6 @@ def test_without_task_labels_the_classes_say_the_scenario() -> None:
     assert len(strategy.model.heads) == 1 and strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 2)
     with pytest.raises(RequestError, match="cannot learn the scenario 'domain'"):
         seu_bench.make_strategy("pnn", benchmark)
-
-
-def test_a_class_comes_back() -> None:
-    """Without task labels a number is a class: it has one output."""
-    benchmark = tasks(SHAPE, SHAPE, SHAPE, labels=False, numbers=((0, 1), (1, 2), (0, 2)))
-    plan = plan_of(benchmark)
-    assert (plan.scenario, plan.classes_per_task) == ("class", (2, 1, 0))
-    assert [task.labels for task in plan.tasks] == [(0, 1), (1, 2), (0, 2)]
-    strategy = seu_bench.make_strategy("icarl", benchmark, options={"epochs": 1, "backbone": "mlp"})
-    for experience in benchmark.train_stream:
-        strategy.train(experience)
-    strategy.eval(benchmark.test_stream)
-    assert strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 3)
 
 
 def apart(kind: str) -> Any:

@@ -17,8 +17,7 @@ from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import RunError
-from seu_bench.plugin.manager import load_plugins
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.testing.streams import TinyStreams
 from seu_bench_kit.search_space import Genotype

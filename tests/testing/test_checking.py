@@ -6,8 +6,8 @@ import pytest
 from support.tiny import all_threads, one_thread, registry
 
 from seu_bench.plugin.code import Subject, subjects
-from seu_bench.plugin.manager import Entry
 from seu_bench.plugin.registration import LazyFactory
+from seu_bench.plugin.registry import Entry
 from seu_bench.testing.checking import CONTRACTS, check, names_of_checks
 
 setup_module, teardown_module = one_thread, all_threads

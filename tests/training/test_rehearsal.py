@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 from seu_bench import Method, Reservoir, hookimpl
 from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.engine.forecast import differences
-from seu_bench.plugin.manager import load_plugins
 from seu_bench.plugin.methods import MethodFactory
+from seu_bench.plugin.registry import load_plugins
 from seu_bench.testing.trial import Trial
 from seu_bench.training import Cost, StrategyContext, TaskData, on_meta, pass_flops, rehearsal
 

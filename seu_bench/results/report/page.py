@@ -33,7 +33,7 @@ from seu_bench.results.report import charts
 from seu_bench.results.report.charts import GREY, SIZES, Chart, Configuration, style, styles_of
 from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.plotting import plotly_figure
-from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
+from seu_bench.utils.files import check_output, refuse_link, write_atomic
 from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable, spreadsheet_cell
@@ -119,8 +119,7 @@ def write_report(
 
     Args:
         results: the results folder.
-        output: the page, ``<results>/report.html`` by default, ``-`` for standard output; figures go to the folder
-            ``figures`` beside it, or in ``results``.
+        output: the page, ``<results>/report.html`` by default; figures go to the folder ``figures`` beside it.
         benchmark, protocol: only groups of these.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         top: configurations drawn in each group; 0: no figure is drawn.
@@ -138,18 +137,17 @@ def write_report(
     """
     page = output or results / "report.html"
     check_output(page)
-    is_file = not is_standard_output(page)
-    if is_file and page.suffix.lower() not in (".html", ".htm"):
+    if page.suffix.lower() not in (".html", ".htm"):
         remedy = f"call it {page.stem}.html; figures are written beside it"
         raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
-    folder = (page.parent if is_file else results) / "figures"
+    folder = page.parent / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     require_records(results)
     made = read_leaderboards(results, metrics)
     boards = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
     boards = [it for it in boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
     outside = made.excluded(benchmark, unranked=unranked)
-    _refuse_nothing(results, page if is_file else None, {"benchmark": benchmark, "protocol": protocol}, boards, outside)
+    _refuse_nothing(results, page, {"benchmark": benchmark, "protocol": protocol}, boards, outside)
     ranks = []
     for found in compare_over_benchmarks(boards, metrics=metrics):
         scenario = "" if found.scenario == "task" else f"-{found.scenario}"
@@ -168,13 +166,13 @@ def write_report(
             for form, content in render(chart, layout or Layout()).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_output(page, _rendered(sections, ranks, outside, is_drawn=bool(figures)))
+        write_atomic(page, _rendered(sections, ranks, outside, is_drawn=bool(figures)))
     return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
 
 
 def _refuse_nothing(
     results: Path,
-    page: Path | None,
+    page: Path,
     chosen: Mapping[str, str | None],
     boards: Sequence[Leaderboard],
     outside: Sequence[str],
@@ -188,7 +186,7 @@ def _refuse_nothing(
             remedy=f"see which there are: {command('leaderboard', '--unranked', results=results)}"
             + "".join(f"\n  {line}" for line in outside),
         )
-    if not boards and page is not None and os.path.lexists(page):
+    if not boards and os.path.lexists(page):
         raise ResultsError(
             "no record can be reported now, and there is a report already, which would be replaced by an empty one",
             where=str(page),
