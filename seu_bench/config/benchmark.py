@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.protocol import ProtocolSpec
@@ -25,22 +25,13 @@ class FolderDefinition(Frozen):
     """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
 
     kind: Literal["folder"]
-    layout: Literal["class_folders", "core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet"] = Field(
-        "class_folders", description="of which well-known set the files are, as its authors pack them"
-    )
-    path: OwnPath | None = Field(None, description="if not given, the place of a well-known set below the data root")
+    path: OwnPath
     size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
     cache: Literal["memory", "disk"] = Field(
         "memory", description="where decoded images are: all in memory, or in a file of which batches are read"
     )
-
-    @model_validator(mode="after")
-    def _require_own_path(self) -> Self:
-        if self.path is None and self.layout == "class_folders":
-            raise ValueError("the folder of class folders is missing: give its path")
-        return self
 
 
 class NpzDefinition(Frozen):
@@ -49,9 +40,6 @@ class NpzDefinition(Frozen):
     kind: Literal["npz"]
     path: OwnPath
     test_fraction: Fraction = Field(0.20, description="held out per class where the file has no test arrays")
-    label_offset: NonNegativeInt | None = Field(
-        None, description="subtracted from every label; if not given, labels must begin at 0"
-    )
 
 
 class TorchvisionDefinition(Frozen):
@@ -107,11 +95,6 @@ class BenchmarkSpec(Frozen):
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
         identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {*PLACES}}})
         identity["stream"] = stream_identity(self.stream)
-        for table in identity["datasets"].values():
-            if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were
-                table.pop("label_offset", None)
-            if table.get("layout") == "class_folders":
-                table.pop("layout")
         return identity
 
 

@@ -136,8 +136,7 @@ class Stream(Identified):
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
 
-    Classes may be given by name. :func:`seu_bench.data.tasks.numbered` puts labels in their place, so that a
-    run is the same however its classes were given.
+    Classes may be given by name: :func:`seu_bench.data.tasks.numbered` puts labels in their place.
     """
 
     later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first"})
@@ -158,8 +157,8 @@ class ClassSplit(Stream):
         description="order of the classes before they are cut by classes_per_task: that of their labels, shuffled by "
         "the run's seed, or by a seed of its own for all runs, such as 1993 (the field's usual one)",
     )
-    order: Literal["shuffled", "fixed"] | tuple[ClassLabel, ...] = Field(
-        "shuffled", description="tasks by index, or by the name of a class of theirs"
+    order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = Field(
+        "shuffled", description="the order of the tasks, or their indices from 0"
     )
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()

@@ -30,10 +30,7 @@ def test_leaderboards(boards: Leaderboards) -> None:
     frame = boards.frame
     assert len(frame) == sum(len(board.rows) for board in boards)
     assert str(frame["params_total_mean"].dtype) == str(frame["acc_std"].dtype) == "float64"
-    assert (
-        repr(Leaderboards(boards[:1]))
-        == f"Leaderboards([Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)])"
-    )
+    assert repr(boards[0]) == f"Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)"
     assert repr(boards[0].rows[0]).startswith("Row(number=1, ") and len(repr(boards[0].rows[0])) < 200
 
 
