@@ -19,7 +19,7 @@ from support.records import FULL
 
 from seu_bench.cli.compare import comparison_tables
 from seu_bench.cli.tables import accuracy_summary, leaderboard_table, record_summary
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import Position, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.resolve import resolve
