@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from support.commands import TINY, Answer, Command, Install, write_package
 
+from seu_bench.utils.startup import defer_imports
+
+defer_imports()  # as the command does: Avalanche then imports no wandb and no torchmetrics, which take seconds
 # Read by torch when it is first imported, here and in the processes that tests start. More threads would only wait for
 # each other on what tests compute: a hundred times longer where other processes want the cores.
 os.environ["OMP_NUM_THREADS"] = "1"

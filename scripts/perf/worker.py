@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.perf.catalogue import comparison
 from scripts.perf.comparison import Size
-from seu_bench.utils.memory import keep_freed_memory
+from seu_bench.utils.hardware import keep_freed_memory
 
 
 def measured(name: str, size: Size) -> dict[str, Any]:

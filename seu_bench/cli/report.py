@@ -12,7 +12,6 @@ from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
-from seu_bench.utils.files import is_standard_output
 
 if TYPE_CHECKING:
     from seu_bench.results.report import Layout
@@ -34,7 +33,7 @@ def _layout(value: str) -> Layout:
     "--output",
     default=None,
     metavar="PATH",
-    help="HTML page to write, or - for standard output; figures go beside it [default: report.html in the results].",
+    help="HTML page to write; figures go beside it [default: report.html in the results].",
 )
 @click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
@@ -75,17 +74,15 @@ def report(
         unranked=unranked,
         layout=layout,
     )
-    err = is_standard_output(written.page)  # which has the page
     if is_quiet():
-        if not err:
-            click.echo(str(written.page))
+        click.echo(str(written.page))
         return
-    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=err)
+    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
     if written.figures:
         folder = written.figures[0].parent
-        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=err)
+        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG")
     for line in [*(written.figures if is_verbose() else ()), *written.outside]:
-        click.echo(f"  {line}", err=err)
+        click.echo(f"  {line}")
     if written.outside and not written.groups and not unranked:
         shown = command("report", "--unranked", results=results)
-        click.echo(f"{shown} shows finished runs that are never ranked", err=err)
+        click.echo(f"{shown} shows finished runs that are never ranked")

@@ -15,7 +15,7 @@ from pydantic import Field, NonNegativeInt, PlainSerializer, PlainValidator, Pos
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
 from seu_bench.errors import OptionError
-from seu_bench.utils.reading import announced_bytes, open_file
+from seu_bench.utils.reading import open_file
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -71,8 +71,6 @@ class Weights:
             return cls(None, found[1])
         try:
             path = Path(given).expanduser().resolve()
-            if path.suffix == ".safetensors" and path.stat().st_size > (most := announced_bytes(path)) > 0:
-                raise ValueError(f"it is longer than the {most} bytes that its header announces")
             with open_file(path) as file:
                 return cls(path, digest_of(file))
         except (OSError, ValueError, RuntimeError) as error:

@@ -23,7 +23,6 @@ from seu_bench.errors import OptionError
 EXECUTOR: Final = "executor."
 #: A sweep of more jobs is taken for a slip of the fingers.
 _MAX_JOBS: Final = 100_000
-#: The page that describes sweep files.
 _GUIDE: Final = "docs/reference/sweeps.md"
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -68,11 +67,6 @@ class SweepSpec(ResultFields, ExecutionFields):
     executor: _Name = Field("local", description="Executor of the jobs (seu-bench list executors).")
     jobs: StrictInt | None = Field(
         None, ge=1, description="Jobs at once, an option of the executor [default: one per core, or GPU]."
-    )
-    references: StrictBool = Field(
-        False,
-        description="Also run the references of each benchmark: linear classifiers, independent networks, joint and "
-        "cumulative training, and the control of each strategy that has one.",
     )
     retry_failed: StrictBool = Field(False, description="Also run jobs that failed before.")
 

@@ -93,13 +93,6 @@ def test_passes_of_one_run(registry: Registry, results: Path) -> None:
     assert isinstance(found.matched.chosen, int)
 
 
-@pytest.mark.long
-def test_other_seeds_choose_the_same(registry: Registry, results: Path) -> None:
-    """So that they are seeds of one configuration."""
-    options = [matched_request(registry, request(results, seed=seed, match="params=seu")).options for seed in (0, 5)]
-    assert options[0] == options[1]
-
-
 @pytest.mark.parametrize(
     ("strategy", "fields", "says"),
     [

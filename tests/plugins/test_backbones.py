@@ -10,32 +10,11 @@ import torch
 from support.commands import Command
 from support.tiny import context, registry
 
-from seu_bench import hookimpl
 from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.errors import RequestError, UnknownNameError
+from seu_bench.errors import RequestError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
-from seu_bench.plugin.registration import Register, Unavailable
-from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.interfaces import BackboneFactory
-from seu_bench_kit.blocks import AlexNetShape, alexnet
-
-NAMES = [
-    "alexnet",
-    "den_mlp",
-    "hat_mlp",
-    "linear",
-    "mlp",
-    "resnet18",
-    "resnet18_even",
-    "resnet32",
-    "simple_mlp",
-    "tanh_mlp",
-    "vit_tiny",
-]
-#: With that which stands for many (tests/plugins/test_pretrained.py).
-LISTED = sorted([*NAMES, "timm"])
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
@@ -96,14 +75,6 @@ def test_alexnet(image: tuple[int, int, int], factor: float, layers: list[int], 
     assert [size for size in sizes if size] == layers
     assert width == features
     assert backbone(torch.zeros(2, *image)).shape == (2, features)
-
-
-def test_alexnet_of_the_paper() -> None:
-    """The published numbers of parameters of each layer, and of the network."""
-    shape = AlexNetShape.of(3, 32, 32)
-    sizes = [sum(parameter.numel() for parameter in module.parameters()) for module in alexnet(shape)]
-    assert [size for size in sizes if size] == [1792, 73_856, 295_168, 8_390_656, 4_196_352]
-    assert [module.p for module in alexnet(shape) if isinstance(module, torch.nn.Dropout)] == [0.2, 0.2, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("factor", "hidden"), [(1, 400), (0.5, 200), (0.0001, 1)])
@@ -210,26 +181,3 @@ def test_images_that_are_too_small(image: tuple[int, int, int]) -> None:
         model(image)
     assert "stream.input.pad" in str(error.value.remedy)
     assert model(image, backbone="mlp", width=0.1).eval()(torch.zeros(2, *image), 0).shape == (2, 2)
-
-
-class Offering:
-    """A plugin with a backbone that needs what is not installed."""
-
-    @hookimpl
-    def register_backbones(self, register: Register[BackboneFactory | Unavailable]) -> None:
-        register("huge", Unavailable("it needs the package timm, which is not installed"))
-
-
-def test_unavailable() -> None:
-    """A name that cannot be used is none of the names there are; asking for it says why it is not."""
-    manager = load_plugins()
-    manager.register(Offering(), name="offering")
-    backbones = Registry(manager).backbones
-    assert "huge" not in backbones and "alexnet" in backbones
-    assert backbones.unavailable["huge"].package == "offering"
-    with pytest.raises(UnknownNameError) as error:
-        backbones.find("huge")
-    assert "'huge' cannot be used: it needs the package timm, which is not installed" in str(error.value)
-    assert f"the backbones are: {', '.join(LISTED)}" in str(error.value.remedy)
-    with pytest.raises(UnknownNameError, match=r"no backbone is called 'hug'(?!.*cannot be used)"):
-        backbones.find("hug")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from support.plugins.blockwise import IMAGES, SCHEDULE, every_space, search_task
-from support.tiny import all_threads, disturb, one_thread, registry, same
+from support.components import SCHEDULE, every_space, search_task
+from support.tiny import all_threads, disturb, one_thread
 from torch import Tensor, nn
 
-from seu_bench_blockwise import BlockwiseOptions, build_search, estimate_passes
+from seu_bench_blockwise import BlockwiseOptions, build_search
 from seu_bench_blockwise.learning import (
     Agent,
     EpsilonSchedule,
@@ -28,8 +28,6 @@ from seu_bench_blockwise.learning import (
 from seu_bench_blockwise.searcher import ScratchSearch, SharedSearch
 from seu_bench_kit.sampling import genotype_network
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
-from seu_bench_seu.mdl import MdlSearch
-from seu_bench_seu.options import SearchOptions
 
 pytestmark = pytest.mark.long
 
@@ -50,24 +48,6 @@ def scratch(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> 
 
 
 # --- the budget of shared weights -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epochs", [None, 2])
-def test_shared_costs_what_mdl_costs(epochs: int | None) -> None:
-    """The passes are exactly the factory's, and those of the paper's searcher with as many epochs: 8 images train, and
-    recalibrate; 9 are scored."""
-    count = len(IMAGES)
-    assert count == 17
-    options = BlockwiseOptions(epochs=epochs)
-    predicted = estimate_passes(options, SCHEDULE, count)
-    assert predicted == ((epochs or 3) * 8, (epochs or 3) * (8 + 9))
-    assert predicted == registry().searchers.find("mdl").factory.estimate_passes(
-        SearchOptions(epochs=epochs), SCHEDULE, count
-    )
-    stages: list[Any] = [shared(epochs=epochs), MdlSearch(SearchOptions(epochs=epochs), search_task())]
-    for stage in stages:
-        stage.run()
-        assert stage.image_passes == sum(predicted)
 
 
 def test_shared_trains_what_was_decided() -> None:
@@ -129,24 +109,7 @@ def test_scratch_trains_a_fresh_network_for_each() -> None:
     assert reports[13].accuracy == float(right.double().mean())
 
 
-@pytest.mark.parametrize(("samples", "epochs", "expected"), [(2, None, 2), (None, None, 3), (None, 1, 1), (2, 1, 2)])
-def test_scratch_passes(samples: int | None, epochs: int | None, expected: int) -> None:
-    """As many architectures as asked for, or as the schedule has epochs; the second half is scored once for each,
-    after a batch of seven of the first that recalibrates."""
-    options = BlockwiseOptions(budget="scratch", samples=samples, epochs=epochs, scratch_epochs=2, batch_size=7)
-    train, evaluate = estimate_passes(options, SCHEDULE, len(IMAGES))
-    assert (train, evaluate) == (expected * 2 * 8, expected * (7 + 9))
-    stage = scratch(samples=samples, epochs=epochs, batch_size=7)
-    stage.run()
-    assert stage.epochs == 2 * expected and len(stage.agent.learner.memory) == expected
-    assert stage.image_passes == train + evaluate
-
-
 # --- as stages --------------------------------------------------------------------------------------------------------
-
-
-def equal(one: tuple[Any, dict[str, Tensor]], other: tuple[Any, dict[str, Tensor]]) -> bool:
-    return bool(one[0] == other[0]) and same(one[1], other[1])
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
@@ -185,39 +148,9 @@ def test_all14_decisions_reach_everything(kinds: Any) -> None:
             assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
 
-def test_decoding_by_hand() -> None:
-    """The second source is counted among those that are left, and edges are in the order of their sources."""
-    sequence = [1, 0, 0, 6, 2, 3, 1, 0, 0, 1, 0, 2, 4, 5, 3, 4]
-    found = decoded(SearchSpace(cell_types=1), sequence)
-    assert [tuple(edge) for edge in found.normal] == [
-        (2, 0, "dil_conv_5x5"),
-        (2, 1, "max_pool_3x3"),
-        (3, 1, "max_pool_3x3"),
-        (3, 2, "sep_conv_3x3"),
-        (4, 0, "avg_pool_3x3"),
-        (4, 1, "skip_connect"),
-        (5, 3, "sep_conv_5x5"),
-        (5, 4, "dil_conv_3x3"),
-    ]
-
-
 #: Rewards of two decisions of two and three choices. The best of all, (0, 2), stands beside bad ones; the first
 #: decision 1 is better on average.
 REWARDS = {(0, 0): 0.1, (0, 1): 0.0, (0, 2): 0.9, (1, 0): 0.6, (1, 1): 0.7, (1, 2): 0.6}
-
-
-def test_one_update_by_hand() -> None:
-    """From the last decision to the first: the reward at the end, half of it before, and the best that follows."""
-    learner = QLearner((2, 3), rate=0.5, discount=0.5, initial=0.5)
-    learner.learn((1, 2), 0.8)
-    # Last: 0.5 + 0.5 (0.8 - 0.5). First: 0.5 + 0.5 (0.4 + 0.5 * 0.65 - 0.5).
-    assert learner.values[1][1].tolist() == pytest.approx([0.5, 0.5, 0.65], abs=1e-15)
-    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125], abs=1e-15)
-    assert learner.values[1][0].tolist() == [0.5] * 3
-    learner.learn((1, 0), 0.1)
-    # Last: 0.5 + 0.5 (0.1 - 0.5) = 0.3. First: the best that follows is still 0.65, of the other choice.
-    assert learner.values[1][1].tolist() == pytest.approx([0.3, 0.5, 0.65], abs=1e-15)
-    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125 + 0.5 * (0.05 + 0.5 * 0.65 - 0.6125)], abs=1e-15)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.5, 0.0])
@@ -308,14 +241,6 @@ def test_reward_terms(space: SearchSpace) -> None:
         options = BlockwiseOptions(mac_weight=mu, density_weight=rho)
         expected = 0.625 - mu * math.log(macs / 1e6) - rho * math.log(carrying / 12)
         assert reward(options, task, SCHEDULE, genotype, 0.625) == pytest.approx(expected, abs=1e-12)
-
-
-def test_reward_of_an_empty_genotype() -> None:
-    """Without an edge that carries anything the reward is finite still."""
-    space = SearchSpace("all14")
-    empty = decoded(space, [0] * 28)
-    options = BlockwiseOptions(mac_weight=1.0, density_weight=1.0)
-    assert math.isfinite(reward(options, search_task(space=space), SCHEDULE, empty, 0.5))
 
 
 def test_choice_by_reward_or_by_the_values() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 from support.closed_form import ridge_by_sklearn
-from support.plugins.creators import PATHS, STREAM, all_of, announced, creation, grown, task_of
+from support.components import PATHS, STREAM, all_of, announced, creation, grown, task_of
 from support.tiny import all_threads, one_thread, same, weights
 from torch import Tensor
 
@@ -28,9 +28,6 @@ from seu_bench_seu.super_model import SuperModel
 setup_module, teardown_module = one_thread, all_threads
 
 
-NAMES = ("all_new", "frugal", "knn_prefix", "reuse_first")
-
-
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 
@@ -41,26 +38,6 @@ def test_earlier_paths() -> None:
     assert earlier_paths(model, 4) == [PATHS[1], PATHS[0]]
     model = grown(3)
     assert earlier_paths(model, 3) == [PATHS[2], PATHS[1], PATHS[0]]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("epochs", [1, 2, 6, pytest.param(20, marks=pytest.mark.long)])
-def test_budget(name: str, epochs: int) -> None:
-    """As many epochs as the schedule has, and no more image passes than announced; reuse_first takes them all.
-
-    The five candidates of knn_prefix share the epochs equally.
-    """
-    stage = creation(name, epochs=epochs, images=5)
-    stage.run()
-    # 5 images: 2 train and recalibrate, 3 are scored.
-    limit = announced(name, epochs=epochs, images=5)
-    assert limit == (0 if name == "all_new" else 7 * epochs)
-    shared = epochs - epochs % 5 if name == "knn_prefix" and epochs > 5 else epochs
-    assert stage.epoch == stage.epochs == (0 if name == "all_new" else shared)
-    if name in ("frugal", "knn_prefix"):
-        assert 2 * shared < stage.image_passes <= limit
-    else:
-        assert stage.image_passes == limit
 
 
 # --- all new ----------------------------------------------------------------------------------------------------------
@@ -114,29 +91,6 @@ def test_contenders_are_prefixes_of_one_path(stem: str) -> None:
     expected = [list(dict.fromkeys(prefixes(old, new))) for old in (PATHS[1], PATHS[0])]
     assert stage.contenders in expected
     assert len(stage.contenders) == (5 if stem == "selectable" else 4)
-
-
-def test_every_second_batch_trains_what_is_new() -> None:
-    """The batches between belong to any of the contenders but the one that is all old."""
-    model = grown()
-    stage = frugal(model, epochs=8, batch=4)
-    used: list[tuple[int, ...]] = []
-    usual = model.set_path
-
-    def noted(task: int, path: Sequence[int]) -> None:
-        used.append(tuple(path))
-        usual(task, path)
-
-    model.set_path = noted  # type: ignore[method-assign]
-    others = []
-    for _ in range(7):
-        stage.advance()
-        assert len(used) == 3  # 10 images by fours
-        turns = list(enumerate(used, start=stage.epoch - 1))
-        assert all(path == newest_path(model) for turn, path in turns if turn % 2 == 0)
-        others += [path for turn, path in turns if turn % 2]
-        used.clear()
-    assert set(others) <= set(stage.contenders[:-1]) and len(set(others)) > 1
 
 
 @pytest.mark.parametrize(
@@ -267,59 +221,35 @@ def test_passes_of_frugal(earlier: int, images: int, epochs: int) -> None:
         assert stage.contenders == [newest_path(model)]
 
 
-#: By task: paths that end in different units.
-APART_prefix = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2))
-
-
 def knn_prefix(model: SuperModel, options: KnnPrefixOptions | None = None, **more: Any) -> KnnPrefixCreation:
     stage = creation("knn_prefix", model, 2, options, **more)
     assert isinstance(stage, KnnPrefixCreation)
     return stage
 
 
-def dead_prefix(model: SuperModel, path: Sequence[int]) -> None:
-    """Make the features of a path, and of it alone, tell nothing: its last unit gives zeros."""
-    for tensor in model.unit(3, path[3]).state_dict().values():
-        tensor.zero_()
-
-
-@pytest.mark.parametrize(("stem", "count"), [("selectable", 5), ("shared", 4)])
-def test_candidates(stem: str, count: int) -> None:
-    """Every prefix of one earlier path with new units after it, from all new to all old."""
-    stage = knn_prefix(grown(stem=stem), epochs=5)
-    stage.run()
-    new = newest_path(stage.model)
-    assert len(stage.candidates) == len(stage.accuracies) == count
-    assert stage.candidates[0] == new and stage.candidates[-1] in [
-        (0 if stem == "shared" else path[0], *path[1:]) for path in PATHS[:2]
-    ]
-    for shorter, longer in zip(stage.candidates, stage.candidates[1:], strict=False):
-        assert sum(a != b for a, b in zip(shorter, longer, strict=True)) == 1
-
-
 @pytest.mark.parametrize("quiet", [(0,), (1,), (), (0, 1)], ids=["second", "first", "computed", "equal"])
 def test_prior(quiet: tuple[int, ...]) -> None:
     """The path whose features separate this task's classes best by nearest neighbours, the latest of equal ones."""
-    model = grown(paths=APART_prefix)
+    model = grown(paths=APART)
     for task in quiet:
-        dead_prefix(model, APART_prefix[task])
+        dead(model, APART[task])
     (x, y), (check_x, check_y) = (all_of(half) for half in task_of(model).images.halves())
     model.eval()
     expected = []
     with torch.no_grad():
-        for path in (APART_prefix[1], APART_prefix[0]):
+        for path in (APART[1], APART[0]):
             near = KNeighborsClassifier(3, algorithm="brute").fit(model.features(x, path).double().numpy(), y.numpy())
             expected.append(near.score(model.features(check_x, path).double().numpy(), check_y.numpy()))
     # So many epochs that all 10 images of each half are looked at.
     stage = knn_prefix(model, KnnPrefixOptions(k=3), epochs=20)
     stage.advance()
     assert stage.priors == pytest.approx(expected)
-    chosen = (APART_prefix[1], APART_prefix[0])[expected.index(max(expected))]
+    chosen = (APART[1], APART[0])[expected.index(max(expected))]
     assert stage.candidates[-1] == chosen
     if len(quiet) == 1:
-        assert chosen == APART_prefix[1 - quiet[0]] and len(set(expected)) == 2
+        assert chosen == APART[1 - quiet[0]] and len(set(expected)) == 2
     if len(quiet) == 2:
-        assert chosen == APART_prefix[1] and len(set(expected)) == 1
+        assert chosen == APART[1] and len(set(expected)) == 1
 
 
 def test_every_candidate_begins_anew_and_the_best_is_kept() -> None:
@@ -440,17 +370,3 @@ def test_new_unit_stays_where_it_gains() -> None:
         assert same(stage.begun[epoch], stage.left[before])
     assert stage.result() == (1, 0, 1, 0)
     assert same(weights(stage.trained), stage.left[5])
-
-
-def test_reuse_first_measures_the_second_half() -> None:
-    """It learns from the accuracy on the second half, in evaluation mode, of the path tried."""
-    stage = creation("reuse_first", epochs=2)
-    assert isinstance(stage, ReuseFirstCreation)
-    stage.advance()
-    model: Any = stage.model
-    x, y = all_of(STREAM.tasks[2].train.part(10, 20))
-    model.eval()
-    with torch.no_grad():
-        right = model.forward_single_task(x, 2).argmax(dim=1) == y
-    assert stage.accuracy == stage.report.accuracy == int(right.sum()) / 10
-    assert stage.path == model.paths[2] == PATHS[1]

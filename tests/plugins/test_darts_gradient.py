@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from support.plugins.darts import IMAGES, SCHEDULE, flat, search
+from support.components import IMAGES, SCHEDULE, search_task
 from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
+from seu_bench.config.protocol import SearchSchedule
 from seu_bench_darts import DartsOptions, estimate_passes, searcher
-from seu_bench_darts.searcher import first_order, second_order
-from seu_bench_kit.search_space import OPERATIONS, Genotype, SearchSpace
+from seu_bench_darts.searcher import DartsSearch, first_order, second_order
+from seu_bench_kit.search_space import OPERATIONS, SearchSpace
+
+
+def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
+    stage = DartsSearch(DartsOptions(**more), search_task(seed, space, schedule))
+    assert isinstance(stage, DartsSearch)
+    return stage
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -90,29 +100,6 @@ def test_second_order_is_the_gradient_through_the_step(seed: int) -> None:
     assert distance(problem.second(weight_decay=0.0), problem.through()) > 1e-2
 
 
-def test_published_defect_would_be_noticed() -> None:
-    """The published code divides the difference by 2 and multiplies it by the step: far from the gradient."""
-    problem = Smooth()
-    direct = problem.at_the_step()
-    added = [d - g for d, g in zip(direct, problem.second(), strict=True)]
-    stepped = [
-        w - 0.4 * (g + 0.2 * w + m)
-        for w, g, m in zip(
-            problem.weights,
-            torch.autograd.grad(problem.loss(problem.train)(problem.weights, problem.architecture), problem.weights),
-            problem.momentum,
-            strict=True,
-        )
-    ]
-    stepped = [w.detach().requires_grad_() for w in stepped]
-    direction = torch.autograd.grad(problem.loss(problem.valid)(stepped, problem.architecture), stepped)
-    step = 0.01 / flat(direction).norm()
-    # added = difference / (2 step); the defect makes difference / 2 * step of it.
-    defective = [d - a * step**2 for d, a in zip(direct, added, strict=True)]
-    assert distance(problem.second(), problem.through()) < 1e-4
-    assert distance(defective, problem.through()) > 1e-2
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_first_order_is_the_plain_gradient(seed: int) -> None:
     """It equals autograd at the present weights, and is another than that of second order."""
@@ -184,33 +171,15 @@ class OnTheProxy:
         logits = torch.func.functional_call(self.mixed, state, (batch[0], self.stage.architecture))
         return nn.functional.cross_entropy(logits, batch[1])
 
-    def stepped(self, *, see_through: bool) -> list[Tensor]:
-        """The weights after SGD's own step, whose rule is written out."""
+    def through(self) -> list[Tensor]:
+        """By autograd through SGD's own step, whose rule is written out."""
         present = list(self.stage.network.parameters())
-        slopes = torch.autograd.grad(self.loss(present, self.train), present, create_graph=see_through)
+        slopes = torch.autograd.grad(self.loss(present, self.train), present, create_graph=True)
         stepped = []
         for weight, slope in zip(present, slopes, strict=True):
             buffer = self.stage.optimizer.state[weight]["momentum_buffer"]
             stepped.append(weight - self.rate * (0.9 * buffer + slope + 0.05 * weight))
-        return stepped
-
-    def through(self) -> list[Tensor]:
-        """By autograd through the step."""
-        loss = self.loss(self.stepped(see_through=True), self.valid)
-        return list(torch.autograd.grad(loss, self.stage.architecture))
-
-    def difference(self) -> tuple[list[Tensor], list[Tensor]]:
-        """By a central difference of 0.01 over the gradient's norm, and without what it adds."""
-        stepped = self.stepped(see_through=False)
-        both = torch.autograd.grad(self.loss(stepped, self.valid), [*stepped, *self.stage.architecture])
-        direction, direct = both[: len(stepped)], both[len(stepped) :]
-        step = 0.01 / flat(direction).norm()
-        slopes = []
-        for sign in (1, -1):
-            moved = [w + sign * step * v for w, v in zip(self.stage.network.parameters(), direction, strict=True)]
-            slopes.append(torch.autograd.grad(self.loss(moved, self.train), self.stage.architecture))
-        added = [(plus - minus) / (2 * step) for plus, minus in zip(*slopes, strict=True)]
-        return [d - self.rate * a for d, a in zip(direct, added, strict=True)], list(direct)
+        return list(torch.autograd.grad(self.loss(stepped, self.valid), self.stage.architecture))
 
 
 @pytest.mark.long
@@ -218,18 +187,11 @@ def test_second_order_on_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The searcher's gradient of second order is that of autograd through the step that SGD would take.
 
     ReLU and max-pooling make the gradient jump wherever a unit switches; autograd leaves the jumps out, a finite
-    difference counts those within its reach. So a difference so short that no unit switches is compared with autograd,
-    and the one in use, which reaches over some, with the same difference written out.
+    difference counts those within its reach: here it is so short that no unit switches.
     """
-    problem = OnTheProxy(2)
-    expected, direct = problem.difference()
-    assert distance(problem.found(), expected) < 1e-9
-    through = problem.through()
     monkeypatch.setattr(searcher, "STEP", 1e-6)
-    short = problem.found()
-    assert distance(short, through) < 1e-6
-    # What is added is no small part of it.
-    assert distance(direct, through) > 0.1
+    problem = OnTheProxy(2)
+    assert distance(problem.found(), problem.through()) < 1e-6
 
 
 def test_step_that_is_seen_through_is_sgds_own() -> None:
@@ -253,51 +215,7 @@ def test_step_that_is_seen_through_is_sgds_own() -> None:
 pytestmark = pytest.mark.long
 
 
-#: Where a whole search is looked at, which takes seconds by the second order.
-each_searched = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.long)])
-
-
 # --- who moves what ---------------------------------------------------------------------------------------------------
-
-
-class Watched:
-    """A search of one epoch of two batches, and what it did: made once for each order, since it takes seconds."""
-
-    def __init__(self, order: int) -> None:
-        self.stage = search(order=order, epochs=1, batch_size=4)
-        self.steps: list[list[list[tuple[float, ...]]]] = []
-        self.trained: list[list[tuple[float, ...]]] = []
-        self.seen = 0
-        step_architecture, step_weights = self.stage._step_architecture, self.stage._step_weights
-        mixture = self.stage.network.mixture
-
-        def architecture(*batches: tuple[Tensor, Tensor]) -> None:
-            self.steps.append([pixels(images) for images, _ in batches])
-            step_architecture(*batches)
-
-        def weight(images: Tensor, labels: Tensor) -> Tensor:
-            self.trained.append(pixels(images))
-            loss: Tensor = step_weights(images, labels)
-            return loss
-
-        def counted(images: Tensor, weights: Any) -> Tensor:
-            self.seen += len(images)
-            logits: Tensor = mixture(images, weights)
-            return logits
-
-        self.stage._step_architecture, self.stage._step_weights = architecture, weight
-        self.stage.network.mixture = counted
-        self.before = tables(self.stage)
-        self.stage.run()
-
-
-def pixels(images: Tensor) -> list[tuple[float, ...]]:
-    return [tuple(image.flatten().tolist()) for image in images]
-
-
-@cache
-def watched(order: int) -> Watched:
-    return Watched(order)
 
 
 def tables(stage: Any) -> list[list[list[float]]]:
@@ -394,46 +312,14 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
 # --- as a stage -------------------------------------------------------------------------------------------------------
 
 
-@each_searched
+@pytest.mark.parametrize("order", [1, 2])
 def test_passes(order: Any) -> None:
     """The factory predicts exactly what the stage counts, which is what the network is shown."""
-    count = len(IMAGES)
-    assert count == 17
-    options = DartsOptions(order=order)
     one = SCHEDULE.model_copy(update={"epochs": 1})
-    train, evaluate = estimate_passes(options, one, count)
-    assert (train, evaluate) == ({1: 2, 2: 5}[order] * 8, 8 + 9)
-    assert watched(order).stage.image_passes == train + evaluate == watched(order).seen
-    assert estimate_passes(options, SCHEDULE, count) == (3 * train, 3 * evaluate)
-    assert estimate_passes(DartsOptions(order=order, epochs=1), SCHEDULE, count) == (train, evaluate)
-
-
-def ending(stage: Any, result: Genotype) -> dict[str, Tensor]:
-    """Everything that a finished search leaves, as tensors."""
-    state = stage.state_dict()
-    own = state["own"]
-    left = {f"weights.{name}": value.clone() for name, value in own["weights"].items()}
-    for name in ("architecture", "best"):
-        left |= {f"{name}{at}": table.clone() for at, table in enumerate(own[name])}
-    for name in ("optimizer", "arch_optimizer"):
-        for at, values in own[name]["state"].items():
-            left |= {f"{name}.{at}.{key}": torch.as_tensor(value) for key, value in values.items() if value is not None}
-    codes = [[edge.source, OPERATIONS.index(edge.operation)] for edge in (*result.normal, *result.reduction)]
-    left["genotype"] = torch.tensor(codes)
-    left["counts"] = torch.tensor([state["epoch"], state["image_passes"]])
-    left["measured"] = torch.tensor([*state["report"], own["best_loss"]], dtype=torch.float64)
-    return left
-
-
-@cache
-def whole(order: int) -> tuple[bytes, dict[str, Tensor], list[tuple[float, float]]]:
-    """A search of two epochs: its state after the first, what it leaves, and the rates of each epoch."""
-    stage = search(order=order, arch_learning_rate=0.1, epochs=2)
-    rates = []
-    for _ in range(2):
-        if stage.epoch == 1:
-            file = io.BytesIO()
-            torch.save(stage.state_dict(), file)
-        stage.advance()
-        rates.append((stage.optimizer.param_groups[0]["lr"], stage.arch_optimizer.param_groups[0]["lr"]))
-    return file.getvalue(), ending(stage, stage.run()), rates
+    expected = estimate_passes(DartsOptions(order=order), one, len(IMAGES))
+    assert expected == ({1: 2, 2: 5}[order] * 8, 8 + 9)
+    stage, seen = search(order=order, epochs=1, batch_size=4), list[int]()
+    mixture = stage.network.mixture
+    stage.network.mixture = lambda images, weights: (seen.append(len(images)), mixture(images, weights))[1]
+    stage.run()
+    assert stage.image_passes == sum(expected) == sum(seen)

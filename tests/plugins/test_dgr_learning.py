@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,26 +15,18 @@ from support.tiny import (
     learn,
     one_thread,
     raw_dataset,
-    registry,
     task_of,
 )
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from seu_bench import load_model
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.config.run import Request
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.engine.resolve import resolve
-from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model import onnx_bytes
-from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.plugin.registry import Registry
 from seu_bench.testing.streams import class_split
 from seu_bench.training import memory_of
 from seu_bench_methods.dgr import Dgr
-from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, divergence, gradient_penalty
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, gradient_penalty
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -154,13 +144,6 @@ each_kind = pytest.mark.parametrize("kind", ["vae", "wgan_gp"])
 # --- the autoencoder's loss --------------------------------------------------------------------------------------
 
 
-def test_divergence_by_hand() -> None:
-    """Half of mean^2 + variance - 1 - log variance, summed: of N(1, 1) it is 1/2, of N(0, 4) 3/2 - log 2."""
-    mean = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
-    log_variance = torch.tensor([[0.0, math.log(4)], [0.0, 0.0]], dtype=torch.float64)
-    assert divergence(mean, log_variance).tolist() == pytest.approx([2 - math.log(2), 0.0], abs=1e-15)
-
-
 def test_loss_against_distributions() -> None:
     """Bernoulli likelihood of each pixel and normal latents, as torch's own distributions have them."""
     model = Vae((1, 3, 4), 5, 7).double()
@@ -177,14 +160,6 @@ def test_loss_against_distributions() -> None:
         likelihood = (pixels * chance.log() + (1 - pixels) * (1 - chance).log()).flatten(1).sum(dim=1)
         expected = torch.distributions.kl_divergence(latents, standard).sum(dim=1) - likelihood
     assert torch.allclose(losses, expected, rtol=1e-12)
-
-
-def test_size_of_the_autoencoder() -> None:
-    """By closed form, for pixels p, hidden units h and z latents."""
-    pixels, hidden, latent = 3 * 9 * 7, 16, 5
-    encoder = pixels * hidden + hidden + hidden * hidden + hidden + 2 * (hidden * latent + latent)
-    decoder = latent * hidden + hidden + hidden * hidden + hidden + hidden * pixels + pixels
-    assert count_parameters(made("vae", (3, 9, 7))) == encoder + decoder
 
 
 # --- the critic's loss -------------------------------------------------------------------------------------------
@@ -280,45 +255,3 @@ def test_range_of_images(kind: str) -> None:
     assert float(model.scaled(pixels + 100).max()) == 1.0 and float(model.scaled(pixels - 100).min()) == 0.0
     drawn = model.images(50).detach()
     assert bool((drawn >= low[:, None, None] - 1e-5).all()) and bool((drawn <= high[:, None, None] + 1e-5).all())
-
-
-def saved_run(generator: str, results: Path) -> str:
-    """The id of a finished run of two tasks of digits, class-incremental, by a network with dropout."""
-    options = {
-        "benchmark.stream.scenario": "class",
-        "benchmark.stream.classes_per_task": 5,
-        "generator": generator,
-        "generator_iterations": 4,
-    }
-    asked = Request(strategy="dgr", protocol="smoke", options=options, device="cpu", results=results, limit=16)
-    return execute(registry(), resolve(registry(), asked)).record.run_id
-
-
-@pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
-@pytest.mark.long
-def test_saved_model_reproduces_its_record(generator: str, tmp_path: Path) -> None:
-    """Accuracies and sizes, from record and weights; the generator is there, with the range of its images."""
-    run_id = saved_run(generator, tmp_path)
-    assert verify(Registry(), run_id, results=tmp_path).passed
-    network: Any = load_model(run_id, tmp_path).network
-    assert float(network.generator.low) < 0 < float(network.generator.high)
-    assert network.generator.images(3).shape == (3, 1, 8, 8)
-
-
-@pytest.mark.long
-def test_exported_is_the_solver(tmp_path: Path) -> None:
-    """The logits of all classes by onnxruntime; no weight of the generator is in the file."""
-    import onnxruntime
-
-    model = load_model(saved_run("vae", tmp_path), tmp_path)
-    content = onnx_bytes(model, 1)
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    pixels = torch.randint(256, (5, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    (logits,) = session.run(["logits"], {"images": pixels.numpy()})
-    assert logits.shape == (5, 10)
-    assert torch.allclose(torch.from_numpy(logits), model(model.preprocess(pixels, 1)), atol=1e-5)
-    network: Any = model.network
-    for weight in network.generator.parameters():
-        if weight.numel() > 100:
-            assert weight.detach().numpy().tobytes() not in content
-            assert weight.detach().t().contiguous().numpy().tobytes() not in content if weight.dim() == 2 else True

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from functools import cache
+import copy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.plugins.ewc import CLASSES, ewc, stage
 from support.tiny import (
     all_threads,
-    benchmark,
-    build,
-    class_stream,
-    learn,
     one_thread,
     registry,
-    same,
-    weights,
 )
 from torch import Tensor, nn
 
-from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import Request
-from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
-from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
+from seu_bench.models.backbone import BackboneModel
+from seu_bench.training.method import Step
 from seu_bench.training.stage import TaskData
-from seu_bench.training.strategy import TrainingStage
 from seu_bench_methods import ewc as module
+from seu_bench_methods.ewc import Ewc
+
+#: Heads of the networks made here.
+CLASSES = (3, 2)
+
+
+def ewc(*layers: nn.Module, batch_size: int = 8, **options: Any) -> Ewc:
+    """A method in double precision over a network of 16 pixels, five tanh units and ``layers``."""
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh(), *layers)
+    model = BackboneModel(backbone, 5, CLASSES).double()
+    made = Ewc(model=model, schedule=Schedule(epochs=2, batch_size=batch_size))
+    return made.begin(Ewc.Options(**options), None)  # type: ignore[arg-type]
+
+
+class Estimate(Step):
+    """The stage after a task, whose result is the Fisher information of that task alone."""
+
+    def __init__(self, method: Ewc, task: TaskData) -> None:
+        super().__init__(method, "fisher", task, method.after_task)
+        self.method = method
+
+    def result(self) -> dict[str, Tensor]:  # type: ignore[override]
+        super().result()
+        return self.method.fisher
+
+
+def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
+    """The stage of a method, which stays as it is: a copy on the same model holds nothing yet."""
+    alone = copy.copy(method)
+    alone.options = method.options.model_copy(update={"fisher": estimator})
+    alone.fisher = {}
+    alone._stage = found = Estimate(alone, TaskData(data.task, data, None))
+    return found
+
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-#: A network that forgets :func:`permuted` tasks, learned in no time.
-NARROW: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 6, "batch_size": 24, "learning_rate": 0.2}
 
 
 def move(model: nn.Module) -> None:
@@ -75,57 +97,6 @@ def test_penalty_and_gradient() -> None:
     assert penalty.item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_penalty_is_part_of_the_training_loss() -> None:
-    """An epoch trains on cross-entropy and penalty: its first step is SGD's on the sum of both."""
-    source = class_stream([[0, 1], [2, 3]], images=16)
-    strategy = build(source, "ewc", backbone="mlp", ewc_lambda=500, epochs=1, batch_size=100, clip_norm=1e9)
-    learn(source, strategy, tasks=1)
-    move(strategy.model)  # away from the anchor, where the penalty has a slope
-    x, y = source.tasks[1].train.gather(torch.arange(len(source.tasks[1].train)))
-    before = weights(strategy.model)
-    module = strategy.model.task_module(1)
-    loss = nn.functional.cross_entropy(strategy.model(x, 1), y) + strategy.penalty()
-    slopes = torch.autograd.grad(loss, list(module.parameters()))
-    assert strategy.penalty() > 0.01
-    scenario = source.avalanche()
-    strategy.train(scenario.train_stream[1])
-    decay, rate = strategy.schedule.weight_decay, strategy.schedule.learning_rate
-    names = {id(weight): name for name, weight in strategy.model.named_parameters()}
-    for weight, slope in zip(module.parameters(), slopes, strict=True):
-        start = before[names[id(weight)]]
-        torch.testing.assert_close(weight.detach(), start - rate * (slope + decay * start), rtol=1e-5, atol=1e-6)
-
-
-def test_penalised_validation_loss_selects() -> None:
-    """The weights kept are those of the epoch whose validation loss with penalty is lowest, not the plain one."""
-    source = permuted()
-    strategy = build(source, "ewc", ewc_lambda=3000, lr_schedule="constant", **{**NARROW, "learning_rate": 0.4})
-    scenario = source.avalanche()
-    learn(source, strategy, tasks=1)
-    strategy.experience = scenario.train_stream[1]
-    strategy.adapted_dataset = strategy.experience.dataset
-    strategy.make_train_dataloader()
-    task = TaskData(1, source.tasks[1].train, source.tasks[1].valid)
-    training = TrainingStage(strategy, task)
-    x, y = task.valid.gather(torch.arange(len(task.valid)))
-    plain, penalised, kept = [], [], []
-    while training.epoch < training.epochs:
-        training.advance()
-        strategy.model.eval()
-        with torch.no_grad():
-            loss = float(nn.functional.cross_entropy(strategy.model(x, 1), y))
-        now, held, anchor = weights(strategy.model), strategy.fisher, strategy.anchor
-        moved = sum(float((held[name] * (now[name] - anchor[name]) ** 2).sum()) for name in now)
-        plain.append(loss)
-        penalised.append(loss + 1500 * moved)
-        kept.append(now)
-    training.result()
-    chosen = int(np.argmin(penalised))
-    assert chosen != int(np.argmin(plain))
-    assert training.best.loss == pytest.approx(penalised[chosen], rel=1e-5)
-    assert same(weights(strategy.model), kept[chosen])
-
-
 # --- over the tasks ---------------------------------------------------------------------------------------------------
 
 
@@ -142,24 +113,6 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert strategy.anchor["heads.0.bias"].tolist() == [task] * 3
     nn.init.constant_(bias, 9)
     assert strategy.anchor["heads.0.bias"].tolist() == [2] * 3
-
-
-@cache
-def permuted() -> TaskStream:
-    """Three tasks of five noisy prototypes of 6x6 pixels, the pixels in another order each time."""
-    generator = np.random.default_rng(0)
-    prototypes = generator.integers(0, 256, (5, 1, 6, 6))
-
-    def split(number: int) -> RawSplit:
-        labels = np.arange(number) % 5
-        pixels = prototypes[labels] + generator.normal(0, 90, (number, 1, 6, 6))
-        return RawSplit(np.clip(pixels, 0, 255).astype(np.uint8), labels.astype(np.int64))
-
-    info = DatasetInfo("tiny", 1, 6, 6, 5, 150, 100, (30,) * 5, (20,) * 5)
-    data = RawDataset(info, split(150), split(100))
-    stream = {"kind": "permutation", "dataset": "tiny", "tasks": 3, "validation": 0.2}
-    spec = benchmark({**stream, "input": {"mean": [0.5], "std": [0.25]}})
-    return build_stream(spec, lambda _: data, ImageLimits(), 0)
 
 
 # --- costs, records and benchmarks ------------------------------------------------------------------------------------

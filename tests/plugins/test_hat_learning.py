@@ -12,7 +12,7 @@ from torch import nn
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench_methods.hat import GatedModel, Hat, compensated, passing, scale_of, used_anew
+from seu_bench_methods.hat import GatedModel, Hat, compensated, passing, used_anew
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -90,32 +90,6 @@ def test_a_step_by_hand() -> None:
         assert torch.allclose(new.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_validation_loss_has_the_penalty_of_evaluation() -> None:
-    """Cross-entropy on validation images and ``hat_lambda`` times the mean gate at the largest factor."""
-    source = stream(1)
-    strategy: Hat = build(source, "hat", **{**QUICK, "epochs": 1, "hat_lambda": 3.0})
-    measured: list[float] = []
-    validate = strategy.validation_loss
-
-    def watched(*arguments: Any) -> float | None:
-        strategy.model.scale = 0.5  # of no effect in evaluation
-        loss = validate(*arguments)
-        valid = source.tasks[0].valid
-        with torch.no_grad():
-            strategy.model.eval()
-            images, labels = valid.gather(torch.arange(len(valid)))
-            plain = float(torch.nn.functional.cross_entropy(strategy.model(images, 0), labels))
-            gates = torch.cat([torch.sigmoid(400 * each) for each in strategy.model.embeddings_of(0)])
-            strategy.model.train()
-        measured.append(plain + 3.0 * float(gates.mean()))
-        assert loss == pytest.approx(measured[0], rel=1e-5)
-        return loss
-
-    strategy.validation_loss = watched  # type: ignore[method-assign]
-    learn(source, strategy)
-    assert len(measured) == 1
-
-
 # --- what is protected -------------------------------------------------------------------------------------------
 
 
@@ -189,14 +163,6 @@ def tiny_model() -> GatedModel:
 # --- the factor within the gates ----------------------------------------------------------------------------------
 
 
-def test_scale_grows_linearly_within_an_epoch() -> None:
-    """From 1 / 400 in the first batch to 400 in the last."""
-    found = [scale_of(batch, 5, 400.0) for batch in range(5)]
-    step = (400 - 1 / 400) / 4
-    assert found == pytest.approx([1 / 400 + step * batch for batch in range(5)], rel=1e-12)
-    assert (found[0], found[-1]) == (1 / 400, 400.0)
-
-
 # --- gates ----------------------------------------------------------------------------------------------------------
 
 
@@ -249,16 +215,6 @@ def test_compensation_is_the_direct_formula(scale: float) -> None:
         e, q = float(embedding[place]), float(gradient[place])
         expected = 400 * (math.cosh(scale * e) + 1) / (scale * (math.cosh(e) + 1)) * q
         assert float(compensated(gradient, embedding, scale, 400.0)[place]) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("scale", [1 / 400, 1.0, 5.0])
-def test_compensation_undoes_the_slope_of_the_gate(scale: float) -> None:
-    """The gradient through ``sigmoid(s e)`` becomes 400 times the one through ``sigmoid(e)``, by autograd."""
-    embedding = doubles(-2.0, -0.4, 0.0, 0.3, 1.9).requires_grad_()
-    (steep,) = torch.autograd.grad(torch.sigmoid(scale * embedding).sum(), embedding)
-    (plain,) = torch.autograd.grad(torch.sigmoid(embedding).sum(), embedding)
-    found = compensated(steep, embedding.detach(), scale, 400.0)
-    assert torch.allclose(found, 400 * plain, rtol=1e-9, atol=0)
 
 
 def test_passing_by_hand() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import math
 from typing import Any
 
 import pytest
@@ -70,16 +69,6 @@ def test_exemplars_are_herded() -> None:
         assert torch.equal(memory.x[memory.y == label], x[y == label][herd(features[y == label], 4)])
 
 
-def test_a_class_without_exemplars_is_never_the_answer() -> None:
-    """Its mean is 0, which is nearer than others to what is far from them."""
-    known = learner(6)
-    known.learn(0)
-    model = known.model.eval()
-    model.means[1] = 0
-    model.means[0] *= -1
-    assert set(model(known.test_images(0), 0).argmax(dim=1).tolist()) == {0}
-
-
 def test_distillation_loss_and_its_gradient() -> None:
     """Against the formula written out, image by image and class by class."""
     generator = torch.Generator().manual_seed(1)
@@ -97,20 +86,6 @@ def test_distillation_loss_and_its_gradient() -> None:
     torch.testing.assert_close(loss.detach(), total / 3)
     (gradient,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(gradient, (logits.detach().sigmoid() - targets) / 3)
-
-
-def test_first_task_has_no_teacher() -> None:
-    """Its loss is the binary cross-entropy of the labels; it has no stage that asks what was known, and others have."""
-    logits = torch.zeros(2, 2, dtype=torch.float64)
-    assert float(distillation_loss(logits, torch.tensor([0, 1]), None)) == pytest.approx(2 * math.log(2))
-    known = learner(18)
-    stages: list[tuple[str, int]] = []
-    known.strategy.on_progress = lambda progress: stages.append((progress.stage, progress.task))
-    known.learn(0)
-    known.learn(1)
-    first, second = ([stage for stage, task in dict.fromkeys(stages) if task == index] for index in (0, 1))
-    assert first == ["training", "exemplars"]
-    assert second == ["teaching", "training", "exemplars"]
 
 
 def test_each_batch_has_the_targets_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:

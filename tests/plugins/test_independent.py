@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from support.tiny import (
     all_threads,
@@ -17,7 +16,6 @@ from support.tiny import (
 )
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RunError
 from seu_bench.models.sizes import count_parameters
 
 setup_module, teardown_module = one_thread, all_threads
@@ -68,15 +66,3 @@ def test_a_network_for_each_task() -> None:
     cost = registry().strategies.find("independent").factory.cost(context(source.plan, "independent", QUICK))
     assert list(cost.params_total) == list(cost.params_total_min) == sizes
     assert [count_parameters(strategy.model.task_module(task)) for task in range(3)] == expected
-
-
-def test_refused_in_words() -> None:
-    """Tasks that were not learned, tasks out of order, architectures of other streams."""
-    strategy: Any = build(stream(), "independent", **QUICK)
-    with pytest.raises(RunError, match="task 0 has no network yet"):
-        strategy.model.forward_single_task(torch.zeros(1, 1, 8, 8), 0)
-    with pytest.raises(RunError, match="each task is learned once, in the stream's order"):
-        strategy.model.expand(1)
-    for wrong in ({"networks": 4, "frozen": 0}, {"networks": 1, "frozen": 2}):
-        with pytest.raises(ValueError, match="do not fit 3 tasks"):
-            strategy.model.load_architecture(wrong)

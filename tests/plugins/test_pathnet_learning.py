@@ -12,18 +12,53 @@ import pytest
 import torch
 from scipy.stats import binom
 from support.commands import Command
-from support.plugins.pathnet import FIRST, QUICK, SECOND, images, network, perceptron, stream
-from support.tiny import all_threads, build, context, one_thread, registry, same, weights
+from support.tiny import all_threads, build, class_stream, context, one_thread, registry, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models import count_parameters, is_frozen
+from seu_bench.data.images import TaskImages
+from seu_bench.data.streams import TaskStream
 from seu_bench.training import Cost
 from seu_bench.training.stage import EpochReport, TaskData
-from seu_bench_kit import ChainLayer, chain_of, unpack_bits
+from seu_bench_kit import AlexNetShape, ChainLayer, chain_of
+from seu_bench_kit.blocks import alexnet
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
 from seu_bench_pathnet.network import ModularNetwork, Path, Tournament, Turn, distinct, module_factor, mutated, turns
+
+#: One channel, 8x8, without dropout: what is computed has one answer.
+SHAPE = AlexNetShape(1, 8, 8, (16, 24, 32), 40, dropout=(0.0,) * 5)
+
+#: Paths through the five layers of four modules of :func:`network`.
+FIRST: Path = ((0, 1), (2, 3), (0, 3), (1, 2), (0, 1))
+SECOND: Path = ((0, 2), (2, 2), (1, 2), (3, 0), (1, 0))
+
+
+def network(classes: tuple[int, ...] = (2, 3, 2), modules: int = 4, seed: int = 0, **more: Any) -> ModularNetwork:
+    """An AlexNet variant of modules, without paths, its weights from a seed."""
+    torch.manual_seed(seed)
+    return ModularNetwork(chain_of(alexnet(more.get("shape", SHAPE)), "pathnet"), classes, modules)
+
+
+def perceptron(inputs: int, hidden: int) -> nn.Sequential:
+    """A backbone of two linear layers."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+
+def images(count: int = 12, task: int = 0, seed: int = 0) -> TaskImages:
+    """Noise with two labels."""
+    store = torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
+    return TaskImages(store, torch.arange(count), torch.arange(count) % 2, task, 1)
+
+
+def stream() -> TaskStream:
+    """Three tasks of two or three classes."""
+    return class_stream([[0, 1], [2, 3, 4], [5, 6]], images=16)
+
+
+#: A network and a search that learn :func:`stream` in a moment.
+QUICK: dict[str, Any] = {"backbone": "mlp", "width": 0.2, "modules": 5, "active": 2, "epochs": 3, "batch_size": 8}
+
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -99,29 +134,6 @@ def test_the_best_validation_loss_decides(monkeypatch: pytest.MonkeyPatch, losse
     assert same(starts[2], snapshots[0 if losses[0] <= losses[1] else 1])
 
 
-@pytest.mark.parametrize(
-    ("accuracies", "best"), [([0.5, 0.6, 0.9, 0.8], 0), ([0.5, 0.6, 0.7, 0.7], 0), ([1, 1, 0.1, 0.2], 1)]
-)
-def test_without_selection_the_last_generation_decides(
-    monkeypatch: pytest.MonkeyPatch, accuracies: list[float], best: int
-) -> None:
-    """The path that was right more often while it trained in the last generation; the last weights stay."""
-    strategy, stage = searching("last", epochs=2, generations=2)
-    train_epoch, given = stage.train_epoch, iter(accuracies)
-    contenders: list[Path] = []
-
-    def trained() -> EpochReport:
-        contenders.append(strategy.model.tried[0])
-        return EpochReport(train_epoch().loss, next(given))
-
-    monkeypatch.setattr(stage, "train_epoch", trained)
-    monkeypatch.setattr(method, "evaluate", lambda *_: pytest.fail("validation images were passed"))
-    last: list[dict[str, Tensor]] = []
-    watched(stage, lambda: last.append(weights(stage.module)))
-    assert strategy.model.tried[0] == contenders[2 + best]
-    assert same(weights(stage.module), last[3]) and not same(last[3], last[2])
-
-
 def test_only_the_path_moves() -> None:
     """In a turn the modules of the contender's path and the head train; all others keep their bits."""
     strategy, stage = searching(epochs=2, generations=2)
@@ -146,18 +158,6 @@ def test_only_the_path_moves() -> None:
     stage._begin = begun  # type: ignore[method-assign]
     watched(stage, noted)
     assert len(before) == 9
-
-
-EVERYWHERE = [(layer, index) for layer in range(5) for index in range(4)]
-
-
-def learned(*paths: Path) -> ModularNetwork:
-    """A network that kept these paths."""
-    model = network()
-    for task, path in enumerate(paths):
-        model.try_path(task, path)
-        model.keep(task)
-    return model
 
 
 def on(*paths: Path) -> set[tuple[int, int]]:
@@ -187,47 +187,6 @@ def test_logits_are_those_of_the_formula(path: Path) -> None:
     model, x = network().double(), images().store.double()
     model.try_path(1, path)
     torch.testing.assert_close(model(x, 1), by_hand(model, x, path, 1))
-
-
-def test_what_trains() -> None:
-    """The modules of the path that no task kept, and the head; any free module may be on a path of the next task."""
-    model = learned(FIRST)
-    model.try_path(1, SECOND)
-    assert {place for place in EVERYWHERE if is_frozen(model.module_at(*place))} == on(FIRST)
-    assert is_frozen(model.heads[0]) and not is_frozen(model.heads[1])
-    new = [model.module_at(*place) for place in sorted(on(SECOND) - on(FIRST))]
-    assert {*model.trainable_module(1).parameters()} == {*nn.ModuleList([*new, model.heads[1]]).parameters()}
-    free = [model.module_at(*place) for place in EVERYWHERE if place not in on(FIRST)]
-    assert {*model.free_module(1).parameters()} == {*nn.ModuleList([*free, model.heads[1]]).parameters()}
-    path = [model.module_at(*place) for place in sorted(on(SECOND))]
-    assert count_parameters(model.task_module(1)) == count_parameters(*path, model.heads[1])
-
-
-def test_renewal_skips_what_is_frozen() -> None:
-    """Every other module gets weights that the seed decides; heads stay."""
-    model, other = learned(FIRST), learned(FIRST)
-    before, heads = [weights(model.module_at(*place)) for place in EVERYWHERE], weights(model.heads)
-    for each in (model, other):
-        torch.manual_seed(7)
-        each.renew()
-    assert same(weights(model), weights(other))
-    for place, old in zip(EVERYWHERE, before, strict=True):
-        now = weights(model.module_at(*place))
-        if place in on(FIRST):
-            assert same(now, old)
-        else:
-            assert not any(torch.equal(now[name], old[name]) for name in old), place
-    assert same(weights(model.heads), heads)
-
-
-def test_masks() -> None:
-    """A bit for each module of each layer and each task, of which those on the path are set."""
-    model = learned(FIRST, SECOND)
-    assert model.mask_bits == 2 * 5 * 4 and model.masks.shape == (2, 3) and model.masks.dtype == torch.uint8
-    for task, path in enumerate((FIRST, SECOND)):
-        bits = unpack_bits(model.masks[task], (5, 4))
-        assert {(int(layer), int(index)) for layer, index in bits.nonzero()} == on(path)
-    assert network().mask_bits == 0 and network().masks.shape == (0, 3)
 
 
 #: Probability that a count lies outside the bounds of a test.
@@ -314,17 +273,6 @@ def test_epochs_are_divided(epochs: int, generations: int) -> None:
     assert all(before.ends == after.begins for before, after in pairwise(found))
 
 
-def test_turns_by_hand() -> None:
-    assert turns(3, 2) == (
-        Turn(0, 0, begins=True, ends=True),
-        Turn(1, 0, begins=True, ends=True),
-        Turn(0, 1, begins=True, ends=False),
-        Turn(0, 2, begins=False, ends=True),
-        Turn(1, 1, begins=True, ends=False),
-        Turn(1, 2, begins=False, ends=True),
-    )
-
-
 def published_chain() -> tuple[ChainLayer, ...]:
     """The network of the published code for images of 32x32 pixels, with its own kernels."""
     convolutions = [nn.Conv2d(3, 64, 4), nn.Conv2d(64, 128, 3), nn.Conv2d(128, 256, 2)]
@@ -339,18 +287,6 @@ def test_factors_of_the_published_code(modules: int, published: float) -> None:
     with torch.device("meta"):
         factor = module_factor(published_chain(), modules, (10, 100, 10, 10, 10, 43, 100, 10))
     assert factor == pytest.approx(published, abs=0.6e-3)
-
-
-@pytest.mark.parametrize("modules", [1, 2, 7, 16])
-@pytest.mark.parametrize("sizes", [(784, 400), (16, 100)])
-def test_the_factor_is_the_root(modules: int, sizes: tuple[int, int]) -> None:
-    """With it, M modules of f times the width have the parameters of the perceptron, were they not whole numbers."""
-    (inputs, hidden), classes = sizes, (10, 2, 3)
-    f = module_factor(chain_of(perceptron(inputs, hidden), "pathnet"), modules, classes)
-    width = f * hidden
-    found = modules * (inputs * width + width + width * width + width) + width * 15 + 15
-    assert found == pytest.approx((inputs * hidden + hidden) + (hidden * hidden + hidden) + hidden * 15 + 15)
-    assert modules > 1 or f == pytest.approx(1)
 
 
 #: Parameters as sums of 16 modules of each layer and the heads, written out.

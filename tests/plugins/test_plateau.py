@@ -18,7 +18,6 @@ from seu_bench.testing.trial import from_file
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least, fewest_epochs
 
@@ -91,17 +90,6 @@ def test_fewest_epochs() -> None:
     assert fewest_epochs(told.model_copy(update={"epochs": 8})) == 8
     assert fewest_epochs(told.model_copy(update={"min_learning_rate": 0.0})) == 200
     assert len(rates_of(following([1.0] * 40))) == 1 + 3 * 5 == fewest_epochs(Schedule(**OPTIONS))
-
-
-def test_an_early_end_is_reported_and_the_best_weights_stay() -> None:
-    """The last progress has the epochs that were taken; a stage of another sort takes all of them."""
-    ended: list[StageProgress] = []
-    strategy = following([1.0] * 40, on_progress=lambda it: ended.append(it) if it.done else None)
-    kept: list[Any] = []
-    strategy.pause = lambda stage: kept.append(weights(strategy.model)) if stage.epoch == 1 else None
-    learn(stream(), strategy)
-    assert [(it.epoch, it.epochs, len(it.curve)) for it in ended] == [(16, 16, 16)]
-    assert same(weights(strategy.model), kept[0])
 
 
 @pytest.mark.parametrize("epoch", [3, 8, 18])

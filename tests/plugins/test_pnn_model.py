@@ -2,39 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import pytest
 import torch
 from support.commands import Command
-from support.plugins.pnn import (
-    CLASSES,
-    SMALL,
-    WIDTH,
-    Variant,
-    both,
-    column_size,
-    cost,
-    network,
-    stream,
-    training,
-)
 from support.tiny import (
     all_threads,
-    build,
-    learn,
+    class_stream,
     one_thread,
-    same,
-    weights,
 )
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_parameters
+from seu_bench.training.stage import Stage, TaskData
 from seu_bench_kit.blocks import AlexNetShape
+from seu_bench_methods.pnn import ProgressiveNetwork
+
+Variant: TypeAlias = Literal["proper", "compat"]
+
+
+VARIANTS: list[Variant] = ["proper", "compat"]
+
+
+both = pytest.mark.parametrize("variant", VARIANTS)
+
+
+#: Sizes that differ wherever they may.
+SMALL = AlexNetShape(2, 9, 16, (3, 4, 5), 7)
+
+
+CLASSES = (2, 4, 3)
+
+
+def stream(groups: Any = ((0, 1), (2, 3, 4), (5, 6)), **more: Any) -> TaskStream:
+    return class_stream(groups, **{"images": 16, **more})
+
+
+def network(variant: Variant, shape: AlexNetShape = SMALL, columns: int = 3, seed: int = 0) -> ProgressiveNetwork:
+    """A network of which the newest column trains."""
+    torch.manual_seed(seed)
+    made = ProgressiveNetwork(shape, CLASSES, variant)
+    for task in range(columns):
+        made.freeze()
+        made.expand(task)
+    return made
+
+
+def column_size(shape: AlexNetShape, t: int, n: int) -> int:
+    """Parameters of column t with n classes: its layers, and a lateral of s, V and U into each but the first."""
+    inputs = (shape.image_channels, *shape.convolutions[:2], shape.flat, shape.linear, shape.linear)
+    outputs = (*shape.convolutions, shape.linear, shape.linear, n)
+    kernels = (9, 9, 9, 1, 1, 1)
+    layers = [(k * i + 1) * o for k, i, o in zip(kernels, inputs, outputs, strict=True)]
+    laterals = [t + i * (i * t + 1) + layer for i, layer in zip(inputs[1:], layers[1:], strict=True)]
+    return sum(layers) + (sum(laterals) if t else 0)
+
+
+@cache
+def cost(command: Command, *arguments: object) -> dict[str, Any]:
+    answer = command("cost", "--strategy", "pnn", "--no-time", "--format", "json", *arguments)
+    assert (answer.status, answer.err) == (0, "")
+    document: dict[str, Any] = json.loads(answer.out)
+    return document
+
+
+def training(strategy: Any, task: int) -> Stage[None]:
+    """The stage that trains a task's new column."""
+    source = stream()
+    strategy.experience = source.avalanche().train_stream[task]
+    strategy.adapted_dataset = strategy.experience.dataset
+    strategy.make_train_dataloader()
+    stage: Stage[None] = strategy.phases(TaskData(task, source.tasks[task].train, source.tasks[task].valid))[0].make()
+    return stage
+
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -90,26 +137,6 @@ def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
         assert torch.allclose(found, reference(state, x, task, variant), rtol=1e-12, atol=1e-12)
     other = reference(state, x, 2, "compat" if variant == "proper" else "proper")
     assert not torch.allclose(found, other, rtol=1e-2)
-
-
-@both
-def test_earlier_columns_are_computed_once(variant: Variant) -> None:
-    """One sweep: no layer of any column is computed twice, and none whose output nobody reads."""
-    made = network(variant)
-    calls: dict[str, int] = {}
-
-    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(module: nn.Module, given: Any, output: Any) -> None:
-            calls[name] = calls.get(name, 0) + 1
-
-        return hook
-
-    names = {name: module for name, module in made.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)}
-    for name, module in names.items():
-        module.register_forward_hook(note(name))
-    made(images(), 2)
-    path = {id(module) for module in made.task_module(2).modules()}
-    assert calls == {name: 1 for name, module in names.items() if id(module) in path}
 
 
 @both
@@ -238,30 +265,4 @@ def test_macs_of_proper_by_hand(command: Command) -> None:
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_column_does_not_depend_on_the_ones_before() -> None:
-    """A column's first weights hang on the seed and the task, not on how long earlier tasks were learned."""
-    found = []
-    for epochs in (1, 2):
-        strategy = build(stream(), "pnn", width=WIDTH, epochs=epochs)
-        learn(stream(), strategy, tasks=1)
-        training(strategy, 1)
-        found.append(weights(strategy.model.column(1)))
-    assert same(found[0], found[1])
-
-
 # --- states -----------------------------------------------------------------------------------------------------------
-
-
-@both
-def test_state_holds_what_trains(variant: Variant) -> None:
-    """Weights, momentum and best weights are those of the new column alone."""
-    strategy = build(stream(), "pnn", width=WIDTH, variant=variant)
-    learn(stream(), strategy, tasks=2)
-    stage = training(strategy, 2)
-    stage.advance()
-    column = strategy.model.column(2)
-    trained = count_parameters(column) - (count_parameters(column.head_lateral) if variant == "compat" else 0)
-    state = stage.get_extra_state()
-    momenta = [entry["momentum_buffer"] for entry in state["optimizer"]["state"].values()]
-    for tensors in (state["weights"].values(), state["best"]["kept"].values(), momenta):
-        assert sum(tensor.numel() for tensor in tensors) == trained

@@ -11,10 +11,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.plugins.creators import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
+from support.components import GENOTYPES, all_of, grown, task_of
 from support.tiny import all_threads, class_stream, genotype, one_thread
 
 from seu_bench_inherit import InheritOptions, InheritSearchOptions
@@ -22,8 +21,8 @@ from seu_bench_inherit.creator import InheritCreation
 from seu_bench_inherit.searcher import InheritSearch
 from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_kit.contracts import SEARCH
-from seu_bench_kit.search_space import EDGES, OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
 from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
+from seu_bench_kit.search_space import OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
@@ -153,19 +152,6 @@ def test_faults(space: SearchSpace, genotype: Any, message: str) -> None:
     assert fault is not None and fault.startswith(message)
 
 
-@every_space
-@pytest.mark.parametrize("table", [0, -1])
-@pytest.mark.parametrize("place", [(0, 0), (13, 7)])
-def test_tables_with_nan_are_refused(space: SearchSpace, table: int, place: tuple[int, int]) -> None:
-    """NaN anywhere, ``none`` included, is refused: no rule can rank it. Infinite values can be ranked."""
-    tables = [np.random.default_rng(0).random((len(EDGES), 8)) for _ in range(space.cell_types)]
-    tables[table][place] = math.inf
-    assert space.fault(space.derive(tables)) is None
-    tables[table][place] = math.nan
-    with pytest.raises(ValueError, match="a table of operations holds NaN"):
-        space.derive(tables)
-
-
 #: Paths that end in different units.
 APART = ((0, 0, 0, 0), (1, 1, 1, 1))
 NEWEST = (2, 2, 2, 2)
@@ -257,19 +243,6 @@ def test_scores(relation: str, accuracy: Any) -> None:
     expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
     assert stage.scores == pytest.approx(expected)
     assert stage.image_passes == 80
-
-
-@pytest.mark.parametrize("images", [20, 6])
-@pytest.mark.parametrize("epochs", [1, 4, 30])
-@pytest.mark.parametrize("task", [1, 2, 4])
-def test_budget(epochs: int, images: int, task: int) -> None:
-    """A tenth of what a creation would pass forward, for all earlier paths together, at most; none for one path."""
-    stage = creation("inherit", grown(task, paths=PATHS), task, epochs=epochs, images=images)
-    stage.run()
-    most = announced("inherit", epochs=epochs, images=images)
-    assert most == epochs * images // 10 and stage.image_passes <= most
-    each = min(most // task, images)
-    assert stage.image_passes == (each * task if task > 1 and each > 1 else 0)
 
 
 # --- what is inherited ------------------------------------------------------------------------------------------------

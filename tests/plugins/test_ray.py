@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ from support.sweeping import tiny_jobs, within
 
 from seu_bench.engine.environment import installed_versions
 
-pytest.importorskip("ray")
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
 
 ON_RAY = ("--executor", "ray")
 

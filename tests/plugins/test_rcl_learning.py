@@ -19,7 +19,7 @@ from seu_bench.training.stage import TaskData
 from seu_bench_backbones.networks import mlp
 from seu_bench_kit import GrowingNetwork, chain_of
 from seu_bench_rcl.controller import Controller, Policy, policy_loss
-from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth, trial_passes
+from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -129,23 +129,6 @@ def test_bounds_in_closed_form() -> None:
 # --- what is frozen and what trains -----------------------------------------------------------------------------------
 
 
-def test_the_search_leaves_the_model_alone() -> None:
-    """Trials share its weights, and change neither them nor what of them trains."""
-    stage = search(second_task())
-    before = {name: value.clone() for name, value in stage.method.model.state_dict().items()}
-    stage.advance()
-    assert stage.trial is not None
-    shared = {id(parameter) for parameter in stage.method.model.parameters()}
-    copies = [parameter for parameter in stage.trial.network.parameters() if id(parameter) not in shared]
-    assert {id(parameter) for parameter in copies} == {id(parameter) for parameter in stage.trial.parameters} - shared
-    assert all(parameter.requires_grad for parameter in copies)
-    found = stage.run()
-    assert same(before, stage.method.model.state_dict()) and len(stage.method.model.heads) == 1
-    stage.method.model.grow(found.units)
-    moved = stage.method.model.trainable_module(1).state_dict()
-    assert moved.keys() == found.weights.keys()
-
-
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
@@ -194,22 +177,6 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
     assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
 
 
-def test_without_validation_images_halves_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first half trains, the second, which has the odd image, scores; of one image nothing trains."""
-    data = second_task(valid=False)
-    count = len(data.train)
-    stage = search(data)
-    assert (len(stage.train_images), len(stage.score_images)) == (count // 2, count - count // 2)
-    assert set(stage.train_images.rows.tolist()).isdisjoint(stage.score_images.rows.tolist())
-    stage.run()
-    assert stage.image_passes == 3 * (2 * (count // 2) + count - count // 2)
-    assert trial_passes(count, 0, 2, select=True) == (2 * (count // 2), count - count // 2)
-    assert trial_passes(7, 3, 5, select=True) == (35, 15) and trial_passes(7, 3, 5, select=False) == (35, 3)
-    single = search(TaskData(1, data.train.part(0, 1), None))
-    single.run()
-    assert single.image_passes == 3 and all(report.loss is None for report in single.curve)
-
-
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -232,17 +199,6 @@ def lively(policy: Policy) -> Policy:
         for weight in policy.parameters():
             weight.normal_(std=1.0)
     return policy
-
-
-def test_gradient_by_hand() -> None:
-    """With respect to logits z of a layer it is advantage * (softmax(z) - one at the choice that was drawn)."""
-    logits = torch.tensor([[0.0, math.log(3.0)], [math.log(4.0), 0.0]], dtype=torch.float64, requires_grad=True)
-    loss = policy_loss(torch.log_softmax(logits, 1), (1, 1), 0.5)
-    # Probabilities .25, .75 and .8, .2; drawn are .75 and .2.
-    assert float(loss.detach()) == pytest.approx(-0.5 * (math.log(0.75) + math.log(0.2)), abs=1e-15)
-    (gradient,) = torch.autograd.grad(loss, logits)
-    expected = [[0.5 * 0.25, 0.5 * (0.75 - 1)], [0.5 * 0.8, 0.5 * (0.2 - 1)]]
-    assert torch.allclose(gradient, torch.tensor(expected, dtype=torch.float64), atol=1e-15, rtol=0)
 
 
 @pytest.mark.parametrize("baseline", [0.0, 0.7])
@@ -321,17 +277,3 @@ def test_inputs_are_probabilities_of_the_layer_before() -> None:
             hidden = memory[index][0]  # type: ignore[index]
         assert torch.allclose(torch.softmax(policy.output(hidden), 1)[0], log[layer].exp(), atol=1e-12)
     assert not torch.allclose(log[0], log[1], atol=1e-3)
-
-
-def test_precision_of_the_run_does_not_matter() -> None:
-    """Under autocast it draws and learns as without, bit by bit."""
-    found = []
-    for enabled in (False, True):
-        torch.manual_seed(0)
-        controller = Controller(LAYERS, CHOICES)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
-            units = controller.draw()
-            controller.learn(units, 0.5)
-        found.append((units, controller.policy(controller.state)))
-    assert found[0][0] == found[1][0]
-    assert torch.equal(found[0][1], found[1][1])

@@ -9,10 +9,7 @@ import pytest
 import torch
 from avalanche.training.plugins import EvaluationPlugin
 from scipy.optimize import minimize
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from support import tiny
 from support.tiny import (
-    accuracy_of,
     benchmark,
     class_stream,
     context,
@@ -30,7 +27,7 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.testing import Trial
 from seu_bench.testing.streams import class_split
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
+from seu_bench.training.monitoring.evaluators import ModelSizes
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.template import SilentLogger
 from seu_bench_methods.slda import Discriminant
@@ -197,18 +194,6 @@ def test_agem_takes_away_what_points_against_the_mean() -> None:
 # --- all images -------------------------------------------------------------------------------------------------------
 
 
-def test_joint_fills_the_last_row() -> None:
-    """Trained once on everything: what follows the last task is measured, and nothing before it."""
-    source, matrix = stream(images=24), AccuracyMatrix(3)
-    strategy, scenario = build("joint", source, matrix, epochs=8), source.avalanche()
-    strategy.train(scenario.train_stream, eval_streams=[])
-    strategy.eval(scenario.test_stream)
-    rows = matrix.result()
-    assert rows[:2] == [[None] * 3] * 2
-    assert rows[2] == [accuracy_of(strategy.model, source, task) for task in range(3)]
-    assert min(value for value in rows[2] if value is not None) > 0.6
-
-
 # --- passes and bytes -------------------------------------------------------------------------------------------------
 
 
@@ -292,17 +277,6 @@ def test_loss_of_a_batch(scenario: str) -> None:
     assert method.memory.seen == sum(2 * len(learner.stream.tasks[task].train) for task in (0, 1)) + 6
 
 
-def test_passes() -> None:
-    """Each batch, twice as many images as are replayed, where there are so many, and validation."""
-    source = class_stream([[0, 1], [2, 3]], images=20)
-    seen: list[StageProgress] = []
-    options = {"backbone": "mlp", "width": 0.05, "memory": 20, "batch_size_mem": 12, "batch_size": 8}
-    learn(source, tiny.build(source, "derpp", on_progress=seen.append, **options))
-    # 30 images in batches of 8, 8, 8 and 6, twice; before them the memory has 0, 8, 16 and from then on 20.
-    first = 2 * (30 + 10) + 2 * (0 + 8 + 12 + 12) + 2 * 4 * 12
-    assert [it.image_passes for it in seen if it.done] == [first, 2 * (30 + 10) + 2 * 8 * 12]
-
-
 @pytest.mark.parametrize("scenario", ["class", "domain"])
 def test_means_are_those_of_all_images(scenario: str) -> None:
     """Of each class, or of each shared class over all tasks; the nearest one answers."""
@@ -315,13 +289,6 @@ def test_means_are_those_of_all_images(scenario: str) -> None:
     tests = learner.test_images(0)
     assert torch.equal(learner.logits(0).argmax(dim=1), torch.cdist(tests.flatten(1), means).argmin(dim=1))
     assert learner.sizes.params_total == [classes * 64] * 3
-
-
-def test_only_classes_seen_are_answered() -> None:
-    """After the first of three tasks there are two."""
-    learner = Trial("nearest_mean", scenario="class").learner("tiny_three")
-    learner.learn(0)
-    assert learner.logits(0).shape[1] == 2
 
 
 def add(model: Discriminant, x: Tensor, y: Tensor, shrinkage: float = 0.01) -> None:
@@ -352,29 +319,3 @@ def test_answers_follow_the_formula() -> None:
     weight = means @ shrunk.inverse()
     expected = rows @ weight.T - (weight * means).sum(dim=1) / 2
     torch.testing.assert_close(model.forward_single_task(x, 0), expected.float(), rtol=1e-5, atol=1e-5)
-
-
-def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
-    x, y = drawn(3)
-    model = Discriminant(6, [3], "class")
-    model.begin_task(0)
-    add(model, x, y, 1e-12)
-    analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
-    analysis.fit(x.double().numpy(), y.numpy())
-    logits = model.forward_single_task(x, 0)
-    expected = torch.as_tensor(analysis.decision_function(x.double().numpy())).float()
-    torch.testing.assert_close(logits - logits.mean(1, True), expected - expected.mean(1, True), rtol=1e-5, atol=1e-5)
-
-
-def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
-    """All at once, or in parts that share classes."""
-    x, y = drawn(3)
-    at_once = Discriminant(6, [3], "domain")
-    at_once.begin_task(0)
-    add(at_once, x, y)
-    in_parts = Discriminant(6, [3, 3, 3], "domain")
-    for task, rows in enumerate(torch.randperm(len(y)).split(50)):
-        in_parts.begin_task(task)
-        add(in_parts, x[rows], y[rows])
-    for name in ("means", "scatter", "counts", "weight", "offset"):
-        torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)

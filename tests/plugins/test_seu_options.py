@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from support.tiny import (
     genotype,
     learn,
     one_thread,
-    same,
     super_model,
     weights,
 )
@@ -159,31 +157,6 @@ def test_ties() -> None:
         assert len({creation.result() for _ in range(5)}) > 1
 
 
-def test_restore() -> None:
-    """`last` keeps the last epoch's weights in training; `best_valid` those of the lowest validation loss."""
-    found = {}
-    for restore in ("last", "best_valid"):
-        epochs: list[dict[str, torch.Tensor]] = []
-        made: list[Any] = []
-
-        def watch(progress: StageProgress, made: list[Any] = made, epochs: list[Any] = epochs) -> None:
-            if not progress.done and progress.epoch == len(epochs):
-                epochs.append(weights(made[0].model))
-
-        options = {"genotype": "darts_v1", "epochs": 5, "learning_rate": 0.5, "lr_schedule": "constant"}
-        made.append(build(STREAM, "seu", restore=restore, on_progress=watch, **options))
-        final = weights(learn(STREAM, made[0], tasks=1).model)
-        found[restore] = final
-        if restore == "best_valid":
-            losses = []
-            for state in epochs[1:]:
-                made[0].model.load_state_dict(state)
-                losses.append(made[0].validation_loss(data(0), lambda _: None))
-            made[0].model.load_state_dict(final)
-            assert made[0].validation_loss(data(0), lambda _: None) <= min(losses)
-    assert not same(found["last"], found["best_valid"])
-
-
 DARTS, MIXTURE, POOLS = genotype(), genotype("mdenas_mixture"), uniform_genotype("max_pool_3x3")
 
 
@@ -201,22 +174,6 @@ def grown() -> SuperModel:
     model.keep(1, [0, 1, 0, 1])
     model.freeze()
     return model
-
-
-def test_expand_adds_one_unit_per_layer() -> None:
-    """Every layer gets one new, trainable unit, which remembers its task and its genotype."""
-    model = super_model()
-    model.expand(DARTS, 0)
-    assert model.candidates == [1, 1, 1, 1] and model.has_new == [True] * 4
-    model.keep(0, [0, 0, 0, 0])
-    assert model.has_new == [True] * 4
-    model.freeze()
-    assert model.has_new == [False] * 4
-    model.expand(MIXTURE, 1)
-    assert model.candidates == [2, 2, 2, 2] and model.has_new == [True] * 4
-    assert model.unit_tasks == [[0, 1]] * 4
-    assert model.unit_genotypes == [[DARTS, MIXTURE]] * 4
-    assert [layer[1].edges for layer in model.layers[1:]] == [MIXTURE.normal, MIXTURE.reduction, MIXTURE.reduction]
 
 
 def test_keep_deletes_what_was_not_chosen() -> None:
@@ -282,42 +239,3 @@ def test_freeze_and_what_trains() -> None:
     assert touched == expected
     frozen = [unit for layer in model.layers for unit in layer if unit.frozen]
     assert len(frozen) == 6 and not any(module.training for unit in frozen for module in unit.modules())
-
-
-def test_renew() -> None:
-    """New units on the path get fresh weights of the same genotype; frozen units and others keep theirs."""
-    model = grown()
-    model.expand(POOLS, 2)
-    model.keep(2, [1, 0, 0, 2])
-    before = weights(model)
-    torch.manual_seed(7)
-    model.renew(2)
-    after = weights(model)
-    assert before.keys() == after.keys()
-    renewed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert {tuple(name.split(".")[1:3]) for name in renewed} == {("0", "1"), ("3", "2")}
-    assert model.layers[3][2].edges == POOLS.reduction and model.unit_tasks[3] == [0, 1, 2]
-    torch.manual_seed(7)
-    model.renew(2)
-    assert same(weights(model), after)
-    assert model.has_new == [True, False, False, True]
-
-
-def test_grows_to_an_architecture() -> None:
-    """A new super model gets units, paths and frozen units; with the weights it computes the same."""
-    model = grown()
-    model.expand(DARTS, 2)
-    again = super_model()
-    again.load_architecture(json.loads(json.dumps(model.architecture())))
-    again.load_state_dict(model.state_dict())
-    assert again.architecture() == model.architecture()
-    assert again.unit(1, 1).frozen and not again.unit(1, 2).frozen
-    frozen = [name for name, weight in again.named_parameters() if not weight.requires_grad]
-    assert frozen == [name for name, weight in model.named_parameters() if not weight.requires_grad] != []
-    x = torch.randn(3, 1, 8, 8)
-    for task in (0, 1):
-        assert torch.equal(again.eval().forward_single_task(x, task), model.eval().forward_single_task(x, task))
-    with pytest.raises(ValueError, match="empty"):
-        again.load_architecture(model.architecture())
-    with pytest.raises(ValueError, match="layers"):
-        super_model(cells=4).load_architecture(model.architecture())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.commands import Command, folder_of_run
 from support.tiny import (
     all_threads,
     genotype,
@@ -20,10 +17,7 @@ from support.tiny import (
 from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
-from seu_bench.engine.verification import verify
 from seu_bench.models import count_parameters, state_bytes
-from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import read_record
 from seu_bench.testing import Trial
 from seu_bench.testing.sizes import check_sizes
 from seu_bench.training.stage import TaskData
@@ -37,14 +31,18 @@ setup_module, teardown_module = one_thread, all_threads
 CPU = torch.device("cpu")
 
 
-def grown(path: tuple[int, ...] = (0, 1, 0, 1)) -> SuperModel:
-    """Two tasks in double precision, the second on ``path`` and not frozen yet; no BatchNorm is as it was made."""
+#: Stem and third cell are reused, the cells between and behind are new.
+PATH = (0, 1, 0, 1)
+
+
+def grown() -> SuperModel:
+    """Two tasks in double precision, the second not frozen yet; no BatchNorm is as it was made."""
     model = super_model().double()
     model.expand(genotype(), 0)
     model.keep(0, (0, 0, 0, 0))
     model.freeze()
     model.expand(uniform_genotype("sep_conv_3x3"), 1)
-    model.keep(1, path)
+    model.keep(1, PATH)
     model.double()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -140,45 +138,16 @@ def test_frozen_state_has_the_statistics() -> None:
 # --- a whole stream -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def made(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Runs of two tasks, each in the folder that it says."""
-    results = tmp_path_factory.mktemp("results")
-    small = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
-    seu = ("-o", "channels=2", "-o", "genotype=darts_v1", "-o", "statistics=per_task")
-    asked = ("--strategy", "seu", *small, *seu, "--device", "cpu", "--results", results)
-    return lambda *more: folder_of_run(command, *asked, *more)
-
-
-#: Stem and third cell are reused, the cells between and behind are new.
-PATH = (0, 1, 0, 1)
-
-
 def grown_norms() -> SuperModel:
-    """Two tasks in double precision, the second with BatchNorms of its own; no BatchNorm is as it was made."""
-    model = super_model().double()
-    model.expand(genotype(), 0)
-    model.keep(0, (0, 0, 0, 0))
-    model.freeze()
-    model.expand(uniform_genotype("sep_conv_3x3"), 1)
-    model.keep(1, PATH)
-    model.double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
-                assert tensor is not None
-                nn.init.uniform_(tensor, 0.5, 1.5)
+    """The second task has BatchNorms of its own."""
+    model = grown()
     model.adapt(1)
     return model
 
 
-def images_norms(count: int = 9) -> torch.Tensor:
-    return torch.randn(count, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
 def test_begin_as_those_of_the_units() -> None:
     """Before training the task is computed as if it had none, bit by bit."""
-    model, x = grown_norms(), images_norms()
+    model, x = grown_norms(), images(9).store
     with torch.no_grad():
         model.eval()
         assert torch.equal(model.features(x, PATH, 1), model.features(x, PATH))
@@ -188,7 +157,7 @@ def test_begin_as_those_of_the_units() -> None:
 def test_training_normalises_by_the_batch() -> None:
     """As the same network whose reused units are thawed, in output, gradients and running statistics; the units
     themselves keep every bit."""
-    model, x = grown_norms(), images_norms()
+    model, x = grown_norms(), images(9).store
     plain = grown_norms()
     for layer in (0, 2):
         unit = plain.unit(layer, 0)
@@ -236,45 +205,19 @@ def test_what_trains_and_what_is_counted() -> None:
 
 
 @pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])
-def test_sizes_are_within_the_forecast(stem: str) -> None:
-    """A task has norms of its own for what it reuses: for a shared stem at least, for its whole path at most."""
-    options = {"genotype": "darts_v1", "adaptation": "norms", "stem": stem}
+@pytest.mark.parametrize(
+    ("option", "own"), [({"statistics": "per_task"}, UnitStatistics), ({"adaptation": "norms"}, UnitNorms)]
+)
+def test_sizes_are_within_the_forecast(option: dict[str, str], own: Any, stem: str) -> None:
+    """A task has its own of what it reuses: of a shared stem at least, of its whole path at most."""
+    options = {"genotype": "darts_v1", "stem": stem, **option}
     learner = Trial("seu", options, creator="all_new").learner("tiny_three").learn_all()
     check_sizes(learner, 2)
     assert tuple(learner.sizes.memory_bytes) == learner.cost.memory_bytes
     assert tuple(learner.sizes.params_total) == learner.cost.params_total
-
     reusing = Trial("seu", options).learner("tiny_three")
     reusing.learn(0)
     model = reusing.model
-    model.statistics.add(1, {layer: UnitNorms(model.unit(layer, 0)) for layer in range(len(model.layers))})
+    model.statistics.add(1, {layer: own(model.unit(layer, 0)) for layer in range(len(model.layers))})
     assert state_bytes(model) == reusing.cost.memory_bytes_min[1]
     assert count_parameters(model) == reusing.cost.params_total_min[1]
-
-
-@pytest.mark.long
-def test_record_and_file(command: Command, tmp_path: Path) -> None:
-    """A run forgets nothing, and its weights come back and verify."""
-    small = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")
-    seu = ("-o", "channels=2", "-o", "genotype=darts_v1", "-o", "stem=shared", "-o", "adaptation=norms")
-    asked = ("--strategy", "seu", "--creator", "frugal", *small, *seu, "--device", "cpu")
-    folder = folder_of_run(command, *asked, "--results", tmp_path)
-    record = read_record(folder)
-    assert record.metrics["forgetting"] == 0 and record.options["adaptation"] == "norms"
-    assert verify(Registry(), str(folder), device="cpu").passed
-
-
-@pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])
-def test_statistics_of_tasks_count(stem: str) -> None:
-    """A task has statistics of its own for what it reuses: for a shared stem at least, for its whole path at most."""
-    options = {"genotype": "darts_v1", "statistics": "per_task", "stem": stem}
-    learner = Trial("seu", options, creator="all_new").learner("tiny_three").learn_all()
-    check_sizes(learner, 2)
-    assert tuple(learner.sizes.memory_bytes) == learner.cost.memory_bytes
-
-    reusing = Trial("seu", options).learner("tiny_three")
-    reusing.learn(0)
-    model = reusing.model
-    own = {layer: UnitStatistics(model.unit(layer, 0)) for layer in range(len(model.layers))}
-    model.statistics.add(1, own)
-    assert state_bytes(model) == reusing.cost.memory_bytes_min[1]

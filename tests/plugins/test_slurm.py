@@ -17,7 +17,6 @@ from support.sweeping import tiny_jobs, within
 
 from seu_bench.plugin.executors import Ended, Noticed, Started
 
-pytest.importorskip("submitit")
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(bool(missing()), reason=f"not there: {', '.join(missing())}"),

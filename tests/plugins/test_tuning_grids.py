@@ -29,15 +29,6 @@ def test_default_grid(name: str) -> None:
         assert {key: getattr(built, key) for key in chosen} == chosen
 
 
-@pytest.mark.parametrize("name", ["ewc", "hat", "si", "mas", "lwf", "rwalk", "gem", "ltg", "den", "rcl"])
-def test_strength_is_tuned(name: str) -> None:
-    """A strategy with a strength of its own is tuned over that too, weakest first."""
-    grid = registry().strategies.find(name).factory.options.tuning_grid
-    strengths = [values for key, values in grid.items() if key not in ("learning_rate", "restore")]
-    assert len(strengths) == 1
-    assert list(strengths[0]) == sorted(set(strengths[0]))
-
-
 def test_page_has_the_grids() -> None:
     """The table of docs/reference/strategies.md has every value of an own option, as in ``.05, .25``."""
     page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "strategies.md"

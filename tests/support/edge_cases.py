@@ -26,90 +26,21 @@ ODD: Final[tuple[Any, ...]] = (
     {"a": {"b": []}}, {"": 0}, [1, "a", None],
 )  # fmt: skip
 WORDS: Final = (
-    *[
-        "-",
-        "--",
-        ".",
-        "..",
-        "/",
-        "/dev/null",
-        "/dev/zero",
-        "/dev/full",
-        "/dev/stdout",
-        "/proc/self/mem",
-        "/proc/1/root",
-        "0",
-        "-1",
-        "1e999",
-        "nan",
-        "inf",
-        "1..2",
-    ],
-    *["0x10", "1_0", "true", "null", "{", "[1", "a=b", "=", "a=", "=b", "a.b.c=1", "*", "~", "$HOME"],
-    *("", "x" * 300, "x" * 5000, "a/" * 300, "\u202e", "é", "\udcff", "9" * 23, "\n", "\t"),
-)
-COMMANDS: Final = [
-    "runs",
-    "show",
-    "leaderboard",
-    "report",
-    "compare",
-    "verify",
-    "export",
-    "log",
-    "run",
-    "sweep",
-    "tune",
-    "cost",
-    "data",
-    "list",
-    "completion",
-]
-OPTIONS: Final = [
-    "--results",
-    "--benchmark",
-    "--protocol",
-    "--strategy",
-    "--searcher",
-    "--creator",
-    "--seed",
-    "--seeds",
-    "--limit",
-    "-o",
-    "--output",
-    "--format",
-    "--budget",
-    "--pareto",
-    "--columns",
-    "--unranked",
-    "-q",
-    "-v",
-    "--sort",
-    "--ranks",
-    "--rows",
-    "--state",
-    "--task",
-    "--to",
-    "--device",
-    "--precision",
-    "--evaluation",
-    "--first-tasks",
-    "--tuned",
-    "--match",
-    "--method",
-    "-g",
-    "--trials",
-    "--sampler",
-    "--max-seconds",
-    "--checkpoint-every",
-    "--log",
-    "--log-option",
-    "--data-root",
-    "--executor",
-    "--jobs",
-    "--figures",
-    "--top",
-]
+    "-", "--", ".", "..", "/", "/dev/null", "/dev/zero", "/dev/full", "/dev/stdout", "/proc/self/mem", "/proc/1/root",
+    "0", "-1", "1e999", "nan", "inf", "1..2", "0x10", "1_0", "true", "null", "{", "[1", "a=b", "=", "a=", "=b",
+    "a.b.c=1", "*", "~", "$HOME", "", "x" * 300, "x" * 5000, "a/" * 300, "\u202e", "é", "\udcff", "9" * 23, "\n", "\t",
+)  # fmt: skip
+COMMANDS: Final = (
+    "runs", "show", "leaderboard", "report", "compare", "verify", "export", "log", "run", "sweep", "tune", "cost",
+    "data", "list", "completion",
+)  # fmt: skip
+OPTIONS: Final = (
+    "--results", "--benchmark", "--protocol", "--strategy", "--searcher", "--creator", "--seed", "--seeds", "--limit",
+    "-o", "--output", "--format", "--budget", "--pareto", "--columns", "--unranked", "-q", "-v", "--sort", "--ranks",
+    "--rows", "--state", "--task", "--to", "--device", "--precision", "--evaluation", "--first-tasks", "--tuned",
+    "--match", "--method", "-g", "--trials", "--sampler", "--max-seconds", "--checkpoint-every", "--log",
+    "--log-option", "--data-root", "--executor", "--jobs", "--figures", "--top",
+)  # fmt: skip
 BENCHMARK: Final = """
 name = "edge"
 summary = "a benchmark"
@@ -294,10 +225,19 @@ def broken(chance: random.Random, path: Path) -> None:
         path.mkdir()
     elif kind == "value" and path.suffix == ".json":
         document = json.loads(content)
-        document[chance.choice(list(document))] = chance.choice(ODD)
+        swap_value(chance, document)
         path.write_bytes(json.dumps(document).encode("utf-8", "surrogatepass"))
     else:
         path.symlink_to({"zero": "/dev/zero", "loop": path.name}.get(kind, "/etc/passwd"))
+
+
+def swap_value(chance: random.Random, place: Any) -> None:
+    """Put an odd value somewhere into a document, also within its lists and tables."""
+    key = chance.choice(list(place) if isinstance(place, dict) else range(len(place)))
+    if place[key] and isinstance(place[key], dict | list) and chance.random() < 0.7:
+        swap_value(chance, place[key])
+    else:
+        place[key] = chance.choice(ODD)
 
 
 def beginning(path: Path) -> bytes:

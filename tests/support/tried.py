@@ -38,9 +38,8 @@ ALL = sorted(registry().strategies)
 #: SEU without its search, which takes three quarters of the time.
 FIXED_SEU = "seu of one genotype"
 
-#: One of each sort, for ``make test``: plain, with a penalty, with a memory, trained on everything, and one that
-#: grows. ``make test-long`` tries the others.
-USUAL = ("ewc", "joint", "ltg", "naive", "replay")
+#: One of each sort, for ``make test``: plain, with a memory, and one that grows. ``make test-long`` tries the others.
+USUAL = ("ltg", "naive", "replay")
 
 
 def scenario_of(name: str) -> Scenario:

@@ -23,7 +23,7 @@ from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
-from seu_bench.sweeps.driver import JobResult, SweepEstimate, SweepReport
+from seu_bench.sweeps.driver import JobResult, SweepReport
 from seu_bench.sweeps.plan import SweepPlan, plan_requests
 from seu_bench.sweeps.tune_spec import grid, make_tune_spec
 from seu_bench.sweeps.tuning import run_tuning
@@ -199,7 +199,7 @@ def test_stopped(tmp_path: Path) -> None:
             if isinstance(report, JobResult):
                 stop.ask(Interruption("stopped by the test", 143))
 
-        yield SweepEstimate(), hear
+        yield hear
 
     result = run_tuning(Registry(), spec, show, stop)
     assert result.file is None

@@ -21,6 +21,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerator, "LEAST", float("-inf"))
 
 
+@pytest.mark.long
 def test_calls_resume_one_another_until_all_runs_are_finished(tmp_path: Path) -> None:
     given = (*TRIAL, "--results", str(tmp_path))
     assert accelerator.main([*given, "--seconds", "0"]) == ExitStatus.OUT_OF_TIME

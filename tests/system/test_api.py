@@ -85,27 +85,3 @@ def test_load_records(tiny: Path, tmp_path: Path) -> None:
         assert (row["status"], row["seed"], row["acc"]) == ("finished", record.seed, record.metrics["acc"])
         assert not row["may_be_ranked"]
     assert sorted(frame["status"]) == ["failed", "finished", "finished"]
-
-
-def test_what_the_package_offers() -> None:
-    """Names that are not there are no silent surprises."""
-    assert set(seu_bench.__all__) == {
-        "Balanced",
-        "Herded",
-        "LazyFactory",
-        "Method",
-        "Register",
-        "Reservoir",
-        "Ring",
-        "__version__",
-        "hookimpl",
-        "leaderboard",
-        "load_model",
-        "load_records",
-        "make_strategy",
-        "run",
-        "sweep",
-        "tune",
-    }
-    with pytest.raises(AttributeError, match="no attribute 'runn'"):
-        _ = seu_bench.runn

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from scripts.structure import CORE, FLOORS, arrows_of, circles_of, main, read_package, rooms_of, upward
-from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = read_package(ROOT / CORE)
@@ -64,44 +63,6 @@ def test_core_imports_no_plugin() -> None:
     assert "seu_bench.hookspecs.hookimpl" in imported
 
 
-#: Core's defaults where nothing is asked for, and names that mean something else there.
-KNOWN_NAMES = {
-    ("seu_bench.api", "seu"),
-    ("seu_bench.config.run", "seu"),
-    ("seu_bench.sweeps.spec", "seu"),
-    ("seu_bench.config.common_options", "alexnet"),
-    ("seu_bench.utils.seeding", "random"),  # the generator of the standard library
-    # Rows that every leaderboard should have, and that old records know by no other means.
-    *(
-        ("seu_bench.results.reference_rows", name)
-        for name in ("linear", "independent", "joint", "cumulative", "nearest_mean")
-    ),
-    # What Avalanche's classes of the same kind are references of.
-    *(("seu_bench.plugin.paths", name) for name in ("joint", "cumulative")),
-    # Records of these know their budget of images by an older name.
-    *(("seu_bench.results.record", name) for name in ("agem", "er_ace", "gdumb", "gem", "mir", "replay")),
-    ("seu_bench.utils.startup", "wandb"),  # which Avalanche imports
-    ("seu_bench.config.streams", "random"),  # a colour
-    ("seu_bench.data.tasks", "random"),
-    ("seu_bench.sweeps.tune_spec", "random"),  # a sampler of Optuna's
-    ("seu_bench.sweeps.tuning", "random"),
-}
-
-
-def test_core_names_no_plugin() -> None:
-    """No text in core, docstrings aside, is a name that a plugin registers, but for few defaults."""
-    registry = Registry()
-    kinds = (*(registry.strategies, registry.searchers, registry.creators), *(registry.backbones, registry.loggers))
-    names = {name for kind in kinds for name in (*kind, *kind.unavailable)} | {*registry.executors} - {"local"}
-    found = {
-        (module.name, node.value)
-        for module in MODULES.values()
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
-    }
-    assert found == KNOWN_NAMES
-
-
 @pytest.mark.parametrize("folder", [*PLUGINS, ROOT / "benchmarks"], ids=lambda folder: folder.name)
 def test_plugins_import_core_and_the_kit_alone(folder: Path) -> None:
     """A plugin can be removed without another one failing; the kit alone is shared."""
@@ -120,8 +81,8 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_080, "cli": 2_800, "config": 1_910, "data": 3_330, "engine": 3_690, "models": 1_230, "plugin": 1_570,
-    "results": 4_910, "sweeps": 1_780, "testing": 1_830, "training": 3_600, "utils": 1_550,
+    "beside": 1_080, "cli": 2_680, "config": 1_910, "data": 3_330, "engine": 3_190, "models": 1_230, "plugin": 1_570,
+    "results": 4_910, "sweeps": 1_600, "testing": 1_830, "training": 3_600, "utils": 1_210,
 }  # fmt: skip
 
 
@@ -133,15 +94,6 @@ def test_rooms_keep_their_budgets() -> None:
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
     for folder, most in (("plugins", 14_300), ("tests", 40_500), ("scripts", 5_700)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
-
-
-def test_few_modules_in_a_folder() -> None:
-    """``ls`` shows an architecture."""
-    beside = {path.name for path in (ROOT / CORE).glob("*.py")} - {"__main__.py"}  # that one is Python's, of two lines
-    folders = {module.path.parent for module in MODULES.values()} - {ROOT / CORE}
-    assert len(beside) <= 8
-    assert len([folder for folder in folders if folder.parent == ROOT / CORE]) <= 11
-    assert max(Counter(module.path.parent for module in MODULES.values()).values()) <= 20
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -123,16 +123,6 @@ def test_interrupted(plugin: Plugin) -> None:
     assert [code.sha256 for code in record.earlier_code] == [digest(first)]
 
 
-def test_failed_without_checkpoint(plugin: Plugin) -> None:
-    """An author who mends a plugin has nothing to accept where nothing was learned."""
-    source = plugin.package / "__init__.py"
-    source.write_text(source.read_text().replace("pixels = plan", "pixels = plam", 1))
-    assert plugin.run().returncode == 3
-    source.write_text(TINY)
-    assert plugin.run().returncode == 0
-    assert plugin.record().earlier_code == ()
-
-
 def test_two_versions_of_a_row(plugin: Plugin) -> None:
     """Two rows of a seed each, told apart by the code, and not the mean of both in one."""
     for seed in (0, 1):

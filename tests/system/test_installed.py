@@ -158,12 +158,6 @@ def test_new_modules_are_seen(in_place: Environment, checkout: Path) -> None:
     assert done.stdout == "3\n", done.stderr
 
 
-def test_nothing_else_is_on_the_path(in_place: Environment) -> None:
-    """Folders beside the packages, such as those of tests and scripts, cannot be imported by anybody."""
-    code = "import importlib.util as u; print([n for n in ('plugins', 'benchmarks', 'setup') if u.find_spec(n)])"
-    assert in_place("-c", code).stdout == "[]\n"
-
-
 @pytest.mark.parametrize("name", ["mine", "random_walk"])
 def test_examples_hold_to_the_contract(in_place: Environment, name: str) -> None:
     """Everything that the examples' packages register passes its checks."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import seu_bench
-from seu_bench.errors import OptionError, ResultsError
+from seu_bench.errors import OptionError
 from seu_bench.results import Leaderboards, Record, read_record
 from seu_bench.results.record import record_path
 
@@ -47,17 +47,6 @@ def test_views(boards: Leaderboards) -> None:
     for asked in ({"sort": "accc"}, {"budgets": {"acc": 1}}, {"pareto": ["acc", "none"]}):
         with pytest.raises(OptionError):
             seu_bench.leaderboard(PUBLISHED, **asked)  # type: ignore[arg-type]
-
-
-def test_nothing_ranked(tmp_path: Path) -> None:
-    """It says why; a folder that is not there is an error; nothing is written."""
-    with pytest.raises(ResultsError):
-        seu_bench.leaderboard(tmp_path / "none")
-    (tmp_path / "runs").mkdir()
-    found = seu_bench.leaderboard(tmp_path)
-    assert (len(found), repr(found), len(found.frame)) == (0, "Leaderboards([])", 0)
-    assert "no record can be ranked" in found._repr_html_()
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_record(tiny: Path, tmp_path: Path) -> None:

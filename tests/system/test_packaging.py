@@ -5,10 +5,6 @@ from __future__ import annotations
 import configparser
 import importlib
 import re
-import shutil
-import subprocess
-import sys
-import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -71,14 +67,6 @@ def test_every_package_is_listed(setup: configparser.ConfigParser) -> None:
     assert {"seu_bench", "seu_bench_benchmarks", "seu_bench_methods", "seu_bench_seu"} <= set(listed)
 
 
-def test_every_file_is_in_a_package() -> None:
-    """No module lies in a folder that is no package."""
-    folders = set(packages().values())
-    for top in SOURCES:
-        for path in (ROOT / top).rglob("*.py"):
-            assert path.parent in folders, path
-
-
 def test_folders_of_packages(setup: configparser.ConfigParser) -> None:
     """Each top package is mapped to the folder that it lies in."""
     mapped = pairs(setup["options"]["package_dir"])
@@ -111,51 +99,3 @@ def test_every_method_has_an_entry_point(setup: configparser.ConfigParser) -> No
     assert pairs(setup["options.entry_points"]["seu_bench.methods"]) == named
     installed = {point.name: point.value for point in entry_points(group="seu_bench.methods")}
     assert named.items() <= installed.items()
-
-
-def test_known_to_the_linter(setup: configparser.ConfigParser) -> None:
-    """Our own packages are sorted among our own imports."""
-    import tomllib
-
-    document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    known = document["tool"]["ruff"]["lint"]["isort"]["known-first-party"]
-    assert sorted(known) == sorted(name for name in packages() if "." not in name)
-
-
-def test_wheel(tmp_path: Path, setup: configparser.ConfigParser) -> None:
-    """A wheel holds every module, every benchmark file, the report's files, the markers of types and the entry points,
-    and no more."""
-    source = tmp_path / "source"
-    for top in SOURCES:
-        shutil.copytree(ROOT / top, source / top, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        if (ROOT / name).is_file():
-            shutil.copy(ROOT / name, source / name)
-    done = subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(source)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = (tmp_path / "dist").glob("seu_bench-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
-        (points,) = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
-        text = archive.read(points).decode()
-    expected = {f"{name}/py.typed" for name in packages() if "." not in name}
-    for name, folder in packages().items():
-        inside = name.replace(".", "/")
-        expected |= {f"{inside}/{path.name}" for path in folder.glob("*.py")}
-    benchmarks = ROOT / "benchmarks"
-    files = [*benchmarks.glob("*.toml"), *benchmarks.glob("tuned/*.toml")]
-    expected |= {f"seu_bench_benchmarks/{path.relative_to(benchmarks).as_posix()}" for path in files}
-    data = list((ROOT / "seu_bench" / "results" / "report" / "templates").iterdir())
-    assert {path.suffix for path in data} == {".j2", ".css", ".js"}
-    expected |= {str(path.relative_to(ROOT)) for path in data}
-    assert held == expected
-    assert len([name for name in held if name.endswith(".toml")]) >= 6
-    written = configparser.ConfigParser()
-    written.read_string(text)
-    assert dict(written["seu_bench"]) == pairs(setup["options.entry_points"]["seu_bench"])
-    assert dict(written["console_scripts"]) == {"seu-bench": "seu_bench.cli.main:main"}

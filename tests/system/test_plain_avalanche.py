@@ -123,19 +123,6 @@ def test_without_task_labels_the_classes_say_the_scenario() -> None:
         seu_bench.make_strategy("pnn", benchmark)
 
 
-def test_a_class_comes_back() -> None:
-    """Without task labels a number is a class: it has one output."""
-    benchmark = tasks(SHAPE, SHAPE, SHAPE, labels=False, numbers=((0, 1), (1, 2), (0, 2)))
-    plan = plan_of(benchmark)
-    assert (plan.scenario, plan.classes_per_task) == ("class", (2, 1, 0))
-    assert [task.labels for task in plan.tasks] == [(0, 1), (1, 2), (0, 2)]
-    strategy = seu_bench.make_strategy("icarl", benchmark, options={"epochs": 1, "backbone": "mlp"})
-    for experience in benchmark.train_stream:
-        strategy.train(experience)
-    strategy.eval(benchmark.test_stream)
-    assert strategy.model(torch.rand(2, *SHAPE), 0).shape == (2, 3)
-
-
 def apart(kind: str) -> Any:
     """Three tasks of different numbers of images whose classes are easy to tell apart: a bright row for each."""
 

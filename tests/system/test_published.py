@@ -1,32 +1,79 @@
-"""Published records can be read, and pages can be made again from what was measured."""
+"""Pages are what the published records say, claims what the numbers say; records can be read and sweeps be run."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
-
 import seu_bench
-from seu_bench.engine.checkpoint import SHARE
+from scripts.evidence import claims, inheritance, page, reference_numbers, scenarios, sweeps, transfer
+from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
+from scripts.evidence.publish import publish
+from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
+from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
+from scripts.perf import page as perf
+from scripts.perf import plain
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import pack_records, packed_records
 
-ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published"
+FOLDERS = sorted(path.parent.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("records.jsonl"))
+REFERENCE_SWEEPS = sorted(path.stem for path in (ROOT / sweeps.FOLDER).glob("reference_*.toml"))
 
 
-SETS = sorted(path.parent.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("records.jsonl"))
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    """All published sets."""
+    return read_evidence()
 
 
-@pytest.mark.parametrize("folder", SETS)
+def a_run(name: str = "ewc", seed: int = 0, acc: float = 0.5, **fields: Any) -> Record:
+    """A record of one seed."""
+    component = "mdl" if name == SEU else None
+    given = {
+        "run_id": f"{name}-{seed}", "status": "finished", "strategy": name, "searcher": component,
+        "creator": component, "benchmark": "one", "benchmark_version": 1, "protocol": "quick", "seed": seed,
+        "data_fingerprint": "0" * 64, "metrics": {"acc": acc},
+    }  # fmt: skip
+    return Record.model_validate(given | fields)
+
+
+def put(folder: Path, *runs: Record) -> Evidence:
+    """The evidence of these records as the set ``quick``."""
+    (folder / "quick").mkdir(exist_ok=True)
+    lines = "".join(f"{run.model_dump_json()}\n" for run in runs)
+    (folder / "quick" / "records.jsonl").write_text(lines, encoding="utf-8")
+    return read_evidence(folder)
+
+
+# --- what is published --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "module",
+    [page, scenarios, transfer, inheritance, pytest.param(reference_numbers, marks=pytest.mark.long)],
+    ids=lambda module: module.__name__.rpartition(".")[2],
+)
+def test_page_comes_from_the_records(module: Any) -> None:
+    """To the letter: no number of it is typed, and no verdict."""
+    assert module.PAGE.read_text(encoding="utf-8") == module.rendered()
+
+
+def test_page_of_speed_comes_from_what_was_measured() -> None:
+    document = PUBLISHED / "performance.json"
+    made = "\n".join(perf.page(json.loads(document.read_text(encoding="utf-8")))) + "\n"
+    assert made == document.with_suffix(".md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_sets_are_complete(tmp_path: Path, folder: str) -> None:
     """Every line can be read, and packing what is packed changes nothing."""
     assert seu_bench.load_records(PUBLISHED / folder).attrs["unreadable"] == []
@@ -35,7 +82,7 @@ def test_sets_are_complete(tmp_path: Path, folder: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("folder", SETS)
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_run_ids_stay(folder: str) -> None:
     """What was published is what a run would find: of each configuration the record of its first seed."""
     registry, seen = Registry(), set()
@@ -50,12 +97,154 @@ def test_run_ids_stay(folder: str) -> None:
             assert (spec.run_id, record.threads) == (record.run_id, 1)
 
 
-def test_reliability_comes_from_what_was_measured() -> None:
-    """The page of checkpoints is what the script makes of the measurements, and by default they keep to their share."""
-    page = ROOT / "results" / "published" / "reliability.md"
-    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    runs = document["runs"]
-    default = [run for run in runs if run["policy"] == "default"]
-    assert len(default) == len(runs) / 2 >= 5
-    for run in default:
-        assert run["checkpoint_seconds"] <= SHARE * run["seconds"], run["strategy"]
+def test_every_run_is_ranked_and_its_seeds_are_those_of_the_others(evidence: Evidence) -> None:
+    """Of one benchmark and protocol all are on the same images; a set may be incomplete."""
+    for name in SETS:
+        for group in evidence.sets[name]:
+            found = [record for row in group.rows.values() for record in row.runs.values()]
+            assert all(record.may_be_ranked for record in found)
+            assert len({record.data_fingerprint for record in found}) == 1
+            assert {record.protocol for record in found} == {"half_day" if name == "half_day" else "quick"}
+
+
+def test_seu_forgets_exactly_nothing(evidence: Evidence) -> None:
+    """In no run of the evidence: each entry of a column of the accuracy matrix is the same number."""
+    ours = [record for name in SETS for record in evidence.records(name) if record.strategy == SEU]
+    assert len(ours) >= 9
+    for record in ours:
+        for task in range(len(record.accuracy_matrix)):
+            assert len({row[task] for row in record.accuracy_matrix[task:]}) == 1
+        assert record.metrics["forgetting"] == 0
+
+
+def test_runs_beside_reference_numbers_are_whole() -> None:
+    """On all test images, on one thread, and on as many training images as theirs but for those held out."""
+    found = records(EVIDENCE / SET)
+    assert found
+    for record in found:
+        assert (record.evaluation, record.limit, record.first_tasks, record.threads) == ("test", None, None, 1)
+        if record.benchmark == "reference_pmnist":
+            assert {test for _, _, test in record.task_images} == {10_000}
+            assert {train for train, *_ in record.task_images} == {1_000 if record.protocol == "mir" else 59_994}
+        elif record.benchmark.startswith("reference_split_mnist"):
+            assert sum(test for _, _, test in record.task_images) == 10_000
+    assert all(record.evaluation == "validation" for record in records(EVIDENCE / RATES))
+
+
+def test_readme_claims_are_linked() -> None:
+    """Every file named by the README's table of claims exists."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## What is measured") :].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "](" in line]
+    assert len(rows) >= 5
+    for row in rows:
+        for link in re.findall(r"\]\(([^)#]+)", row):
+            assert (ROOT / link).exists(), link
+
+
+# --- sweeps -------------------------------------------------------------------------------------------------------
+
+
+def test_sweeps_can_be_read() -> None:
+    """Every file is of strategies and components that there are, and writes into its set."""
+    registry = Registry()
+    kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}
+    for file, (name, _) in sweeps.FILES.items():
+        spec = sweeps.sweep(file)
+        # Strategies are made as large as SEU from its runs, which must be in the same folder.
+        assert spec.results.resolve() == ROOT / "results" / "evidence" / ("quick" if spec.match else name)
+        assert (spec.match is not None) == (name == PARAMETERS)
+        assert spec.protocol in PROTOCOLS and file.startswith(spec.protocol)
+        for key, kind in kinds.items():
+            assert [name for name in getattr(spec, key) if name not in kind] == [], file
+
+
+def test_reference_sweeps() -> None:
+    """Each is of a number, on a benchmark that is called as its file; rates are tried on validation images and seeds of
+    their own, and no leaderboard ranks these schedules."""
+    source = read_source()
+    named = {number.sweep for number in source.numbers} | {each.sweep for each in source.elsewhere if each.sweep}
+    rates = {name for name in REFERENCE_SWEEPS if name.startswith("reference_rates")}
+    assert sorted(named | rates) == REFERENCE_SWEEPS
+    for number in source.numbers:
+        spec = sweeps.sweep(number.sweep)
+        assert resolved(spec, number.strategy).spec.benchmark.name == Path(spec.benchmark[0]).stem
+        assert number.strategy in spec.strategy and all(len(values) == 1 for values in spec.axes.values())
+    for name in REFERENCE_SWEEPS:
+        spec = sweeps.sweep(name)
+        assert spec.results.resolve() == ROOT / "results" / "evidence" / (RATES if name in rates else SET)
+        assert spec.evaluation == ("validation" if name in rates else "test")
+        assert (min(spec.seeds) >= 100) == (name in rates)
+        assert not resolved(spec, spec.strategy[0]).spec.protocol.ranked
+
+
+# --- on made-up records -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ewc", "status", "detail"),
+    [
+        (0.50, "stands", "`one` 4 of 4"),
+        (0.80, "stands in part", "`one` 3 of 4 (not told beside `ewc`)"),
+        (0.90, "stands in part", "`one` 3 of 4 (below `ewc`)"),
+    ],
+)
+def test_a_claim_is_judged_by_the_records(tmp_path: Path, ewc: float, status: str, detail: str) -> None:
+    """All comparisons significant, one that is not, one the other way round."""
+    means = {SEU: 0.8, "naive": 0.2, "ltg": 0.3, "pnn": 0.4, "ewc": ewc}
+    noise = (0.0, 0.01, -0.01)
+    found = put(tmp_path, *(a_run(name, seed, acc + noise[seed]) for name, acc in means.items() for seed in range(3)))
+    start = "SEU is more accurate than the paper's"
+    (said,) = (each for each in claims.findings(found) if each.text.startswith(start))
+    assert (said.status, said.detail) == (status, detail)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [((0.8,), "within"), ((0.77, 0.83), "within"), ((0.769,), "below"), ((0.831,), "above")]
+)
+def test_verdicts_beside_a_number(ours: tuple[float, ...], verdict: str) -> None:
+    """The mean over seeds, either way; the tolerance itself is within."""
+    known: dict[str, Any] = {"theirs": 0.8, "tolerance": 0.03, "files": ("a",), "schedule": "", "differs": ("b",)}
+    number = Number(sweep="one", setting="", strategy="gem", **known)
+    spec = sweeps.sweep("reference_gem_pmnist")
+    matrix = {"task_images": [(10, 1, 10)]}
+    runs = tuple(a_run("gem", seed, accuracy_matrix=[[acc]], **matrix) for seed, acc in enumerate(ours))
+    assert Beside(number, spec, "domain", runs, ()).verdict == verdict
+    assert Beside(number, spec, "domain", (), ()).verdict == "not run"
+
+
+def test_two_configurations_are_not_mixed(tmp_path: Path) -> None:
+    """Two runs of a seed under one name: nothing is averaged over them. Seeds may differ in an option."""
+    one, other = (a_run(seed=seed, options={"width": seed + 1.0}) for seed in (0, 1))
+    (group,) = put(tmp_path, one, other).sets["quick"]
+    assert list(group.rows["ewc"].runs) == [0, 1]
+    with pytest.raises(ValueError, match="more than one run of a seed is called 'ewc'"):
+        put(tmp_path, one, a_run(acc=0.6, options={"width": 3.0}, run_id="again"))
+
+
+def test_page_of_nothing(tmp_path: Path) -> None:
+    """Every claim is unmeasured, and every set has the command that makes it."""
+    text = page.rendered(tmp_path)
+    assert "## What was not measured" in text and "## What stands\n" not in text and "## Equal protocol" not in text
+    assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == len(sweeps.FILES)
+
+
+def test_finished_runs_are_published(tmp_path: Path) -> None:
+    """Those that go on are not, and a set that has none stays as it was."""
+    for seed, status in enumerate(("finished", "running", "finished")):
+        write_record(tmp_path / "made" / "quick", a_run(seed=seed, status=status))
+    write_record(tmp_path / "made" / "half_day", a_run(status="failed"))
+    size = {"budget": "params", "run": "seu", "seeds": (0,), "target": 9, "value": 9, "option": "width", "chosen": 0.1}
+    for when, acc in (("2026-01-02", 0.2), ("2026-01-01", 0.1)):  # the size of SEU changed as more of its runs finished
+        write_record(tmp_path / "made" / "quick", a_run(acc=acc, matched=size, started=when, run_id=f"ewc-{acc}"))
+    assert publish(tmp_path / "made", tmp_path / "published") == {"quick": 2, "parameters": 1}
+    found = read_evidence(tmp_path / "published")
+    assert found.sets["parameters"][0].rows["ewc"].mean("acc") == 0.2
+    assert list(found.sets["quick"][0].rows["ewc"].runs) == [0, 2]
+    assert not (tmp_path / "published" / "half_day").exists()
+
+
+def test_plain_version_can_be_made() -> None:
+    """What it replaces is there."""
+    with plain.plain():
+        pass

@@ -5,10 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
+from seu_bench import __version__
 from seu_bench.plugin.registry import Registry
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 KINDS = ("strategies", "benchmarks", "searchers", "creators", "backbones")
+
+
+def test_citation_is_of_this_version_and_paper() -> None:
+    """The file, the README's entries and the package name one version and one paper."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    (paper,) = citation["references"]
+    assert citation["version"] == __version__ and "](CITATION.cff)" in README
+    assert f"title   = {{{paper['title']}}}" in README
 
 
 def test_counts_are_those_of_the_registry() -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from sphinx.util.inventory import InventoryFile
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the scripts are no installed package
-
 from scripts import public_api
 from scripts.website.__main__ import write_versions
 from scripts.website.links import broken_links

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -25,17 +25,12 @@ SEARCHERS = {
 CREATORS = ("mdl", "all_new", "reuse_first", "frugal", "knn_prefix", "inherit")
 
 
-#: The cheapest of each, for ``make test``. The others hold to their contracts in ``make test-long``.
-USUAL_SEARCHERS = ("random",)
-USUAL_CREATORS = ("all_new",)
+def each(cases: Iterable[str]) -> list[Any]:
+    """Parameters of a matrix: the cheapest for ``make test``, the others for ``make test-long``."""
+    return [pytest.param(case, marks=[] if case == "random" else pytest.mark.long) for case in cases]
 
 
-def each(cases: Iterable[str], usual: Sequence[str]) -> list[Any]:
-    """Parameters of a matrix."""
-    return [pytest.param(case, marks=[] if case in usual else pytest.mark.long) for case in cases]
-
-
-@pytest.mark.parametrize("case", each(SEARCHERS, USUAL_SEARCHERS))
+@pytest.mark.parametrize("case", each(SEARCHERS))
 class TestSearchers(SearcherContract):
     """All of ours, some of them in two ways."""
 
@@ -46,7 +41,7 @@ class TestSearchers(SearcherContract):
         return component_trial("searcher", name, options)
 
 
-@pytest.mark.parametrize("name", each(CREATORS, USUAL_CREATORS))
+@pytest.mark.parametrize("name", each(CREATORS))
 class TestCreators(CreatorContract):
     """All of ours."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.tried import ALL, FIXED_SEU, tried
+from support.tried import ALL, FIXED_SEU, each, tried
 from torch import Tensor
 
 from seu_bench.testing.trial import Learner, from_file
@@ -45,9 +45,7 @@ def direct_sum(name: str, learner: Learner) -> int:
     return total
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name == "seu" else []) for name in (*ALL, FIXED_SEU)]
-)
+@pytest.mark.parametrize("name", each([*ALL, FIXED_SEU]))
 def test_every_strategy(name: str) -> None:
     """Neither less nor more, after each task."""
     trial = tried(name)

@@ -8,8 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 import torch
-from support.plugins.blockwise import search_task
-from support.plugins.creators import creation
+from support.components import creation, search_task
 from support.tiny import all_threads, one_thread, registry
 
 from seu_bench.training.monitoring.learning import chance_share, guessing_probability

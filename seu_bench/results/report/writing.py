@@ -24,7 +24,7 @@ from seu_bench.results.report.charts import Chart
 from seu_bench.results.report.configurations import GREY, Configuration, style, styles_of
 from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.page import Contents, RankSection, Section, render_page
-from seu_bench.utils.files import check_output, is_standard_output, refuse_link, write_atomic, write_output
+from seu_bench.utils.files import check_output, refuse_link, write_atomic
 from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable
@@ -68,8 +68,7 @@ def write_report(
 
     Args:
         results: the results folder.
-        output: the page, ``<results>/report.html`` by default, ``-`` for standard output; figures go to the folder
-            ``figures`` beside it, or in ``results``.
+        output: the page, ``<results>/report.html`` by default; figures go to the folder ``figures`` beside it.
         benchmark, protocol: only groups of these.
         limits: how much is drawn: of more figures those over benchmarks, then those of groups with the most records.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
@@ -88,14 +87,13 @@ def write_report(
     limits = limits or Limits()
     page = output or results / "report.html"
     check_output(page)
-    is_file = not is_standard_output(page)
-    if is_file and page.suffix.lower() not in (".html", ".htm"):
+    if page.suffix.lower() not in (".html", ".htm"):
         remedy = f"call it {page.stem}.html; figures are written beside it"
         raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
-    folder = (page.parent if is_file else results) / "figures"
+    folder = page.parent / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     contents = read_contents(results, benchmark, protocol, limits, metrics, unranked=unranked)
-    if is_file and os.path.lexists(page) and not contents.sections:
+    if os.path.lexists(page) and not contents.sections:
         raise ResultsError(
             "no record can be reported now, and there is a report already, which would be replaced by an empty one",
             where=str(page),
@@ -107,7 +105,7 @@ def write_report(
             for form, content in render(chart, layout).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_output(page, render_page(contents))
+        write_atomic(page, render_page(contents))
     return ReportFiles(page, tuple(paths), tuple(contents.outside), len(contents.sections))
 
 
