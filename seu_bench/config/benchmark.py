@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, did_you_mean
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.streams import Fraction, Identified, StreamSpec, stream_identity, titled
+from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, titled
 from seu_bench.config.toml_file import OwnPath, read_toml, validated
 
 #: The page that describes benchmark files.
@@ -25,40 +25,23 @@ PLACES: Final = ("path", "cache")
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
 
 
-class FolderDefinition(Identified):
+class FolderDefinition(Frozen):
     """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"layout"})
-
     kind: Literal["folder"]
-    layout: Literal["class_folders", "core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet"] = (
-        "class_folders"
-    )
-    path: OwnPath | None = None
+    path: OwnPath
     size: PositiveInt | tuple[PositiveInt, PositiveInt]
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = 0.20
     cache: Literal["memory", "disk"] = "memory"
 
-    @model_validator(mode="after")
-    def _require_own_path(self) -> Self:
-        if self.path is None and self.layout == "class_folders":
-            raise ValueError("the folder of class folders is missing: give its path")
-        return self
 
-
-class NpzDefinition(Identified):
-    """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``.
-
-    ``label_offset`` is subtracted from every label; if it is not given, labels must begin at 0.
-    """
-
-    later: ClassVar[frozenset[str]] = frozenset({"label_offset"})
+class NpzDefinition(Frozen):
+    """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
 
     kind: Literal["npz"]
     path: OwnPath
     test_fraction: Fraction = 0.20
-    label_offset: NonNegativeInt | None = None
 
 
 class TorchvisionDefinition(Frozen):

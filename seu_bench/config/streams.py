@@ -124,7 +124,7 @@ class ClassSplit(Stream):
     first: PositiveInt | None = None
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
     class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"
-    order: Literal["shuffled", "fixed"] | tuple[ClassLabel, ...] = "shuffled"
+    order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
 

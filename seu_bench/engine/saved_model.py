@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from seu_bench.config.commands import command
 from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.data.normaliser import Normaliser
+from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffled
 from seu_bench.engine.resolve import find_backbone, find_component
