@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.record_parts import Integer, Measurement
+from seu_bench.results.record import Integer, Measurement
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import printable
 

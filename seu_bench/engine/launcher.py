@@ -16,8 +16,7 @@ from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, code_fault
 from seu_bench.results.record_files import find_record, read_records
 
 if TYPE_CHECKING:

@@ -24,10 +24,17 @@ from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import differing_code, refuse_other_code
-from seu_bench.results.record import Record, StageRecord, record_digest
+from seu_bench.results.record import (
+    CodeRecord,
+    Record,
+    StabilityRecord,
+    StageRecord,
+    TuningRecord,
+    differing_code,
+    record_digest,
+    refuse_other_code,
+)
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes, TaskConfusion
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import StageProgress

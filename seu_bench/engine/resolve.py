@@ -25,7 +25,7 @@ from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchErr
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.

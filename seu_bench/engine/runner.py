@@ -25,8 +25,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import Record, record_text
+from seu_bench.results.record import Record, code_fault, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress

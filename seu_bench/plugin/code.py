@@ -16,7 +16,7 @@ from seu_bench.config.options import did_you_mean
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Entry, Registry, faults_told
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.utils.reading import read_file
 
 #: Top-level packages that are nobody's plugin.

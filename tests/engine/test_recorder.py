@@ -17,10 +17,9 @@ from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, StabilityRecord
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.results.record_parts import StabilityRecord
 from seu_bench.training.monitoring.learning import Stability
 from seu_bench.training.stage import EpochReport, StageProgress
 
