@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from avalanche.evaluation import PluginMetric
 
-from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.benchmark import names_a_file
 from seu_bench.config.run import ResultFields
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, names_a_file
 from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec

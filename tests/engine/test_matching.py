@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from seu_bench.config.matched import Matched
-from seu_bench.config.run import Request
+from seu_bench.config.run import Matched, Request
 from seu_bench.engine.launcher import FACTOR, launch, matched_request, nearest
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
