@@ -47,7 +47,7 @@ class TaskStream:
         tasks: in the order in which they are learned.
         fingerprint: SHA-256 of the data and of how it is cut, without the seed.
         inputs: what makes the network's input of the 8-bit images of each task, as plain values
-            (:class:`~seu_bench.results.record_parts.TaskInput`).
+            (:class:`~seu_bench.results.record.TaskInput`).
     """
 
     plan: StreamPlan

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, names_a_file
 from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
@@ -26,7 +25,7 @@ from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchErr
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.

@@ -13,8 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream, own_files
 from seu_bench.data.images import pixel_statistics
@@ -171,7 +170,7 @@ def test_several_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 _PEAK = """
 import re, sys
 from pathlib import Path
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import build_stream
 from seu_bench.data.sources import definition_source

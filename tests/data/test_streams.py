@@ -15,8 +15,7 @@ from support.tiny import all_threads, benchmark, one_thread, raw_dataset
 from torchvision.transforms import Compose, Normalize, ToTensor
 
 import seu_bench_benchmarks
-from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages

@@ -17,10 +17,9 @@ from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, StabilityRecord
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.results.record_parts import StabilityRecord
 from seu_bench.training.monitoring.learning import Stability
 from seu_bench.training.stage import EpochReport, StageProgress
 
@@ -85,15 +84,14 @@ def test_unstable_settings_are_said_once(unstable: tuple[Record, list[str]]) -> 
     assert "lower ewc_lambda or learning_rate, or let `seu-bench tune` choose them" in message
 
 
-def test_the_record_has_stability_and_clipped_steps(unstable: tuple[Record, list[str]]) -> None:
+def test_the_record_has_stability(unstable: tuple[Record, list[str]]) -> None:
     """Of every training stage with a penalty; stages that train nothing have neither."""
     stages = unstable[0].stages
     found = [stage.stability for stage in stages if stage.name == "training"]
     assert found[0] is None
     assert all(it is not None and it.value > it.bound == 3.8 for it in found[1:])
-    assert {stage.clipped_share for stage in stages if stage.name == "training"} == {1.0}
     others = [stage for stage in stages if stage.name != "training"]
-    assert {(stage.clipped_share, stage.stability) for stage in others} == {(None, None)}
+    assert {stage.stability for stage in others} == {None}
 
 
 def progress(stability: Stability | None) -> StageProgress:

@@ -235,8 +235,7 @@ class Replay(Stopper):
     @hookimpl
     def register_strategies(self, register: Register[StrategyFactory]) -> None:
         """Offer ``rehearsing``."""
-        cost = "seu_bench.training:fixed_size_cost"
-        register("rehearsing", LazyFactory("replays", options=BackboneOptions, build=self.build, cost=cost))
+        register("rehearsing", LazyFactory("replays", options=BackboneOptions, build=self.build))
 
     @staticmethod
     def build(context: StrategyContext) -> StagedStrategy:
