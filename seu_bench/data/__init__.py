@@ -1,4 +1,9 @@
-"""From files of images to the tensors of a stream's tasks."""
+"""From files of images to the tensors of a stream's tasks.
+
+- ``dataset``: data sets; ``sources``: of torchvision, digits; ``own_files``: folders of images and ``.npz`` files
+- ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data; ``streams``: in memory
+- ``images``: inputs of a task, gathered by index; ``avalanche``: the same as Avalanche data sets and loaders
+"""
 
 from __future__ import annotations
 
