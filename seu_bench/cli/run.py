@@ -19,11 +19,10 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.building import make_leaderboards
-from seu_bench.results.labels import why_not_ranked
+from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.scenarios import benchmark_title
 from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from seu_bench.errors import RequestError
-from seu_bench.results.record_parts import Environment
+from seu_bench.results.record import Environment
 from seu_bench.utils.hardware import free_host_memory
 
 #: A variable of the environment: the revision of the code, where the code's own folder does not have it, or no longer.

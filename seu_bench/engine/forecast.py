@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.record_parts import Integer, Measurement
+from seu_bench.results.record import Integer, Measurement
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import printable
 
@@ -135,9 +135,9 @@ def read_progress(folder: Path) -> RunProgress | None:
     return None
 
 
-def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
+def differences(cost: Cost, stages: Iterable[Any], tolerance: float = TOLERANCE) -> list[str]:
     """List each stage of a task in a record whose image passes or operations are more than was forecast, or less than
-    was forecast exactly, by more than :data:`TOLERANCE`."""
+    was forecast exactly, by more than a share of it."""
     planned, counted = defaultdict[tuple[int, str], list[Any]](list), defaultdict[tuple[int, str], list[Any]](list)
     for found, each in ((planned, cost.stages), (counted, stages)):
         for stage in each:
@@ -151,7 +151,7 @@ def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
         if took and most:
             kinds.append(("operations", took, sum(it.flops_min or 0 for it in plan), most))
         for kind, value, least, largest in kinds:
-            if name != "evaluation" and not least * (1 - TOLERANCE) <= value <= largest * (1 + TOLERANCE):
+            if name != "evaluation" and not least * (1 - tolerance) <= value <= largest * (1 + tolerance):
                 wanted = f"{largest:,}" if least == largest else f"{least:,} to {largest:,}"
                 told.append(f"stage {name!r} of task {task}: {value:,} {kind}, and {wanted} were forecast")
     return told

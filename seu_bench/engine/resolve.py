@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
-from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
@@ -19,13 +18,13 @@ from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
-from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
+from seu_bench.data.tasks import dataset_names, numbered
 from seu_bench.engine.environment import require_memory
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, SpecError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
@@ -82,7 +81,7 @@ class ResolvedRun:
         with _using(name, self.packages):
             if not self.spec.synthetic:
                 return self.sources[name].load(self.request.data_root)
-            from seu_bench.data.synthetic import synthetic_dataset
+            from seu_bench.data.dataset import synthetic_dataset
 
             return synthetic_dataset(self.sources[name].info(self.request.data_root), SYNTHETIC_SEED)
 
@@ -241,14 +240,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     packages, local_data = {}, {}
     for name in dataset_names(benchmark):
         if name in benchmark.datasets:
-            source = definition_source(benchmark.datasets[name], name, request.data_root)
+            source = definition_source(benchmark.datasets[name], name)
             sources[name], local_data[name] = source, source.checksum()
         else:
             entry = registry.datasets.find(name)
             sources[name], packages[name] = entry.factory, entry.package
-    if names_classes(benchmark):
-        benchmark = numbered(benchmark, _infos(sources, packages, request.data_root))
-        overrides = numbered_overrides(overrides, benchmark)
+    benchmark = numbered(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
+        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,

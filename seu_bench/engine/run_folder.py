@@ -16,11 +16,17 @@ from seu_bench.engine.checkpoint import CheckpointFolder, Position
 from seu_bench.engine.forecast import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.registry import Entry
-from seu_bench.results.code import refuse_other_code
-from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
+from seu_bench.results.record import (
+    RECORD_NAME,
+    CodeRecord,
+    Record,
+    read_record,
+    record_path,
+    refuse_other_code,
+    runs_folder,
+)
 from seu_bench.results.record_files import DETAILS, MODEL_NAME
 from seu_bench.results.record_metrics import measured_rows
-from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage

@@ -25,8 +25,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import Record, record_text
+from seu_bench.results.record import Record, code_fault, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
@@ -244,12 +243,11 @@ class _Run:
 
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
-        self._pause(position, within_task=True)
+        self._pause(position)
 
-    def _pause(self, position: Position, *, within_task: bool = False) -> None:
+    def _pause(self, position: Position) -> None:
         self.lock.check()
-        resumable = is_resumable(self.strategy) and (self.strategy.resumes_within_tasks or not within_task)
-        self.checkpoints.maybe_save(position, resumable=resumable)
+        self.checkpoints.maybe_save(position, resumable=is_resumable(self.strategy))
 
     def _update(self, **fields: Any) -> None:
         self.lock.check()

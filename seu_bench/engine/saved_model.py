@@ -25,20 +25,18 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from seu_bench.config.commands import command
-from seu_bench.config.options import build_options
+from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.validation_errors import format_errors
-from seu_bench.data.normaliser import Normaliser
+from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffled
 from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.record import Record, read_record
+from seu_bench.results.record import FileName, Record, TaskInput, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
-from seu_bench.results.record_parts import FileName, TaskInput
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference
 from seu_bench.utils.files import check_output, write_atomic

@@ -30,8 +30,7 @@ from seu_bench.engine.saved_model import (
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import FILES, code_fault
-from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
+from seu_bench.results.record import FILES, RECORD_NAME, Record, code_fault, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import check_metrics, measured_rows
 from seu_bench.training.monitoring.evaluators import class_counts

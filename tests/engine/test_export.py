@@ -22,8 +22,7 @@ from seu_bench.errors import ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, write_record
-from seu_bench.results.record_parts import TaskInput
+from seu_bench.results.record import Record, TaskInput, read_record, write_record
 
 # Two tasks: each file takes seconds to make.
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "-o", "benchmark.stream.classes_per_task=5")

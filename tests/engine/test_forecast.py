@@ -21,7 +21,6 @@ from seu_bench.engine.forecast import (
 from seu_bench.errors import ResultsError, RunError
 from seu_bench.results.record import StageRecord, record_path
 from seu_bench.testing.trial import Trial
-from seu_bench.training.costing import fixed_cost
 from seu_bench.training.interfaces import Cost, StageCost
 from seu_bench.training.stage import EpochReport, StageProgress
 
@@ -98,7 +97,7 @@ REPORT = StageProgress("training", 1, 3, 8, EpochReport(0.5, 0.75), 100, 1.0)
 
 
 def cost() -> Cost:
-    return fixed_cost(10, (5, 5), [])
+    return Cost((10, 10), (10, 10), (5, 5), (5, 5), ())
 
 
 def a_file(folder: Path, clock: list[float], seen: list[StageProgress]) -> ProgressFile:

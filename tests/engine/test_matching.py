@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from seu_bench.config.matched import Matched
-from seu_bench.config.run import Request
+from seu_bench.config.run import Matched, Request
 from seu_bench.engine.launcher import FACTOR, matched_request, nearest
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, write_record
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord, Record, write_record
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import SweepSpec
 

@@ -84,15 +84,14 @@ def test_unstable_settings_are_said_once(unstable: tuple[Record, list[str]]) -> 
     assert "lower ewc_lambda or learning_rate, or let `seu-bench tune` choose them" in message
 
 
-def test_the_record_has_stability_and_clipped_steps(unstable: tuple[Record, list[str]]) -> None:
+def test_the_record_has_stability(unstable: tuple[Record, list[str]]) -> None:
     """Of every training stage with a penalty; stages that train nothing have neither."""
     stages = unstable[0].stages
     found = [stage.stability for stage in stages if stage.name == "training"]
     assert found[0] is None
     assert all(it is not None and it.value > it.bound == 3.8 for it in found[1:])
-    assert {stage.clipped_share for stage in stages if stage.name == "training"} == {1.0}
     others = [stage for stage in stages if stage.name != "training"]
-    assert {(stage.clipped_share, stage.stability) for stage in others} == {(None, None)}
+    assert {stage.stability for stage in others} == {None}
 
 
 def progress(stability: Stability | None) -> StageProgress:
