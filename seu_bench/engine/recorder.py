@@ -35,8 +35,7 @@ from seu_bench.results.record import (
     refuse_other_code,
 )
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes
-from seu_bench.training.monitoring.memory import has_state
+from seu_bench.training.monitoring import AccuracyMatrix, AttachedValues, ModelSizes, has_state
 from seu_bench.training.stage import StageProgress
 
 
@@ -147,12 +146,8 @@ class RunRecorder:
         return self._measured().model_dump(mode="json")
 
     def check_state(self, state: object) -> Record:
-        """Return the record in a state of this class.
-
-        Raises:
-            CheckpointError: it is no record of this run.
-            ResultsError: it was made of other data or, unless that is accepted, with other code.
-        """
+        """Return the record in a state. A CheckpointError: it is none of this run; a ResultsError: other data or,
+        unless that is accepted, other code made it."""
         try:
             before = Record.model_validate(state)
         except ValueError as error:

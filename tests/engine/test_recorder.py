@@ -17,11 +17,10 @@ from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, StabilityRecord
+from seu_bench.results.record import Record
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.monitoring.learning import Stability
-from seu_bench.training.stage import EpochReport, StageProgress
+from seu_bench.training.stage import EpochReport, Stability, StageProgress
 
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05}
 
@@ -108,17 +107,6 @@ def test_a_resumed_run_does_not_repeat_it(unstable: tuple[Record, list[str]]) ->
     assert said == []
 
 
-def test_a_penalty_that_is_no_number(unstable: tuple[Record, list[str]]) -> None:
-    """It is warned of, and leaves the record readable."""
-    said: list[str] = []
-    recorder = recorder_of(unstable[0], said)
-    for value in (1.0, float("inf")):
-        recorder.watch(progress(Stability(value, 3.8, "strength")))
-    recorder.update()
-    assert [stage.stability for stage in recorder.record.stages] == [StabilityRecord(value=1.0, bound=3.8), None]
-    assert len(said) == 1
-
-
 def test_the_record_names_the_options_that_were_given(unstable: tuple[Record, list[str]], tmp_path: Path) -> None:
     """Not those that the protocol or tuning chose, and not those that were given as they are by default."""
     names = ("epochs", "batch_size", "width", "backbone", "ewc_lambda")
@@ -160,15 +148,6 @@ def test_rows_are_the_test_images(record: Record) -> None:
     told, errors = record.metrics["task_accuracy"], record.metrics["cross_task_errors"]
     assert told == pytest.approx(sum(row[i] / sum(row) for i, row in enumerate(record.task_confusion)) / 5)
     assert errors is not None and 0 <= errors <= 1
-
-
-@pytest.mark.parametrize("scenario", ["task", "domain"])
-def test_other_scenarios_have_none(tmp_path: Path, scenario: str) -> None:
-    """An answer there is no class of another task."""
-    found, _ = learned(tmp_path, scenario)
-    assert (found.scenario, found.task_confusion) == (scenario, ())
-    assert found.metrics["task_accuracy"] is found.metrics["cross_task_errors"] is None
-    assert found.metrics["avg_incremental_acc"] is not None
 
 
 def test_a_resumed_run_keeps_it(tmp_path: Path, record: Record) -> None:
