@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel, not_learned, out_of_turn
 from seu_bench.models.sizes import count_parameters, state_bytes
-from seu_bench.training.costing import evaluation_passes, on_meta, task_macs
+from seu_bench.training import evaluation_passes, on_meta
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext
 from seu_bench.training.method import Method
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.chain import ChainLayer, run_chain
+from seu_bench_kit.costing import task_macs
 
 
 class GrowingLayer(nn.Module):

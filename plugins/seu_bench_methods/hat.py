@@ -14,8 +14,9 @@ from seu_bench import Method
 from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone, fixed_size_cost
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone
 from seu_bench_kit import chain_of
+from seu_bench_kit.costing import fixed_size_cost
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -247,4 +248,4 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        return fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context))
+        return fixed_size_cost(context, lambda: cls.make_model(context))

@@ -33,10 +33,10 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
     set_rate,
-    task_macs,
     width_factor,
 )
 from seu_bench_kit import extract_features, knn_accuracy
+from seu_bench_kit.costing import task_macs
 from seu_bench_mntdp.network import Choices, ModularResNet, Path
 
 #: Channels of every module but the head (published code).

@@ -26,13 +26,11 @@ from seu_bench.training import (
     cosine_rate,
     evaluate,
     evaluation_passes,
-    fixed_cost,
     on_meta,
     set_rate,
-    task_macs,
-    training_passes,
 )
 from seu_bench_kit import chain_of, packed_bytes
+from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_pathnet.network import CONTENDERS, ModularNetwork, Tournament, Turn, turns
 
 
@@ -108,11 +106,11 @@ class PathNet(Method):
             replace(it, name="search", train=CONTENDERS * it.train, evaluate=CONTENDERS * it.evaluate)
             for it in training_passes(plan, training, validate=select)
         ]
-        cost = fixed_cost(params, macs(options.active), [*stages, *evaluation_passes(plan)])
         memory, bits = (
-            tuple(more + task * each for task in tasks) for more, each in ((state, masks), (0, network.path_bits))
+            [more + task * each for task in tasks] for more, each in ((state, masks), (0, network.path_bits))
         )
-        return replace(cost, macs_min=macs(1), memory_bytes=memory, memory_bytes_min=memory, mask_bits=bits)
+        sizes, every, most = (params,) * len(tasks), (*stages, *evaluation_passes(plan)), macs(options.active)
+        return Cost(sizes, sizes, most, macs(1), every, tuple(memory), tuple(memory), tuple(bits))
 
 
 class PathSearch(TrainingStage):

@@ -34,10 +34,10 @@ from seu_bench.training import (
     evaluate,
     make_sgd,
     set_rate,
-    training_passes,
 )
 from seu_bench.utils import RandomState
 from seu_bench_kit import GrowingMethod, GrowingNetwork, chain_of, train_epoch
+from seu_bench_kit.costing import training_passes
 from seu_bench_rcl.controller import Controller
 
 

@@ -24,8 +24,6 @@ from seu_bench.training import (
     checked_options,
     evaluation_passes,
     on_meta,
-    task_macs,
-    training_passes,
 )
 from seu_bench_kit import (
     CreationTask,
@@ -37,6 +35,7 @@ from seu_bench_kit import (
     uniform_genotype,
 )
 from seu_bench_kit.components import component_passes
+from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_kit.search_space import stem_parameters
 from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.super_model import SuperModel
