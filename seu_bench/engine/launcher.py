@@ -10,8 +10,7 @@ from functools import cache
 from math import fsum, log
 from typing import TYPE_CHECKING, Final
 
-from seu_bench.config.matched import METRIC_OF, NOUNS, OPTION_OF, Matched, parse_match
-from seu_bench.config.run import Request
+from seu_bench.config.run import BUDGETS, Matched, Request, parse_match
 from seu_bench.engine.loggers import add_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
@@ -72,15 +71,9 @@ def launch(
 
 
 def matched_request(registry: Registry, request: Request) -> Request:
-    """Choose the option that :attr:`~seu_bench.config.run.Request.match` asks for.
+    """Return a request with the option that its ``match`` asks for, and how near it came (``matched``).
 
-    Args:
-        registry: what is installed.
-        request: a run or a job.
-
-    Returns:
-        The request with the option and how near it came (``matched``); the request as it is if it asks for no match, or
-        is of the configuration that others are matched to.
+    It is as it was if it asks for no match, or is of the configuration that others are matched to.
 
     Raises:
         RequestError: the strategy has no such option, its cost is not known beforehand, or comes nowhere near.
@@ -93,17 +86,18 @@ def matched_request(registry: Registry, request: Request) -> Request:
     target, records, run_id = _target(registry, plain, name)
     if run_id is not None and resolve(registry, plain).spec.run_id == run_id:
         return plain
-    option, where = OPTION_OF[budget], f"--match {request.match}, strategy {request.strategy!r}"
+    option, metric, noun = BUDGETS[budget]
+    where = f"--match {request.match}, strategy {request.strategy!r}"
 
     def refused(what: str, remedy: str = "leave it out of the comparison, or match another budget") -> RequestError:
         return RequestError(what, where=where, remedy=remedy)
 
-    measured = [value for record in records if (value := record.metrics.get(METRIC_OF[budget]))]
+    measured = [value for record in records if (value := record.metrics.get(metric))]
     if len(measured) < len(records):
         remedy = "run it again with --restart, or match another budget"
-        raise refused(f"the run to match, {target}, has no {METRIC_OF[budget]}", remedy)
+        raise refused(f"the run to match, {target}, has no {metric}", remedy)
     if option not in registry.strategies.find(request.strategy).factory.options.model_fields:
-        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {NOUNS[budget]} with")
+        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {noun} with")
     if option in request.options:
         raise refused(f"{option} is given, and --match would choose it", f"give -o {option} or --match")
     wanted, (per_one, most) = fsum(measured) / len(measured), _STEPS[option]
@@ -125,7 +119,7 @@ def matched_request(registry: Registry, request: Request) -> Request:
         }[budget]
         if least != largest or not largest:
             known = f": {least:,} to {largest:,}" if largest else ""
-            raise refused(f"how many {NOUNS[budget]} it takes is not known before it runs{known}")
+            raise refused(f"how many {noun} it takes is not known before it runs{known}")
         return largest
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)

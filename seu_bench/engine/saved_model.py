@@ -25,9 +25,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from seu_bench.config.commands import command
-from seu_bench.config.options import build_options
+from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.validation_errors import format_errors
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffled

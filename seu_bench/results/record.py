@@ -15,10 +15,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from seu_bench.config.matched import Matched
-from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
+from seu_bench.config.options import format_errors
+from seu_bench.config.run import MOST_THREADS, Evaluation, Matched, Precision
 from seu_bench.config.streams import Scenario
-from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
 from seu_bench.utils.files import write_atomic
