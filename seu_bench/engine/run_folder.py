@@ -23,7 +23,7 @@ from seu_bench.results.record_metrics import measured_rows
 from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
-from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
@@ -112,8 +112,6 @@ class RunFolder:
                 where=str(self.log),
                 remedy=f"{SHORTAGE_REMEDIES[lacking]}; the same command resumes the run",
             )
-        if (told := impossible_value(error)) is not None:
-            return RunError(f"{told[0]}: {error}", where=str(self.log), remedy=told[1])
         given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())
         return RunError(
             f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",

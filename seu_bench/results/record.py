@@ -35,8 +35,8 @@ from seu_bench.results.record_parts import (
     TuningRecord,
 )
 from seu_bench.utils.files import write_atomic
-from seu_bench.utils.notebook import matrix_table, values_table
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import html_table
 
 RECORD_NAME = "record.json"
 #: Version of the records that are written now; those of a later one are refused. A key that is new and has a default
@@ -215,7 +215,15 @@ class Record(Versioned):
     def _repr_html_(self) -> str:
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
         notes = [self.run_id, *([self.error] if self.error else [])]
-        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
+        matrix = [
+            (name, *(None if value is None else f"{100 * value:.1f}" for value in row))
+            for name, row in zip(self.task_names, self.accuracy_matrix, strict=False)
+            if set(row) - {None}
+        ]
+        tasks = [str(task) for task in range(len(self.task_names))]
+        metrics = [(name, f"{value:,.7g}") for name, value in self.metrics.items() if value is not None]
+        matrix_table = html_table(what, ["accuracy (%) after", *tasks], matrix, notes)
+        return "\n".join((matrix_table, html_table("metrics", ["metric", "value"], metrics)))
 
     @property
     def submitter(self) -> str | None:

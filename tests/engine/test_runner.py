@@ -143,24 +143,6 @@ def test_failing_strategy(command: Command, tiny: Path, tmp_path: Path, fault: s
     assert (record.metrics["acc"], record.may_be_ranked) == (None, False)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "option", "named"),
-    [
-        ("naive", "batch_size=1", "raise batch_size"),
-        ("ewc", "batch_size=1", "raise batch_size"),
-        ("naive", "width=1e300", "such as width"),
-    ],
-)
-def test_impossible_value(command: Command, tmp_path: Path, strategy: str, option: str, named: str) -> None:
-    """The user's value is the reason: the option is named, and nobody is told to repair the package."""
-    network = "resnet18" if "batch" in option else "mlp"
-    asked = ("--strategy", strategy, "--protocol", "smoke", "--limit", 8, "--results", tmp_path, "--device", "cpu")
-    answer = command("run", *asked, "-o", f"backbone={network}", "-o", "epochs=1", "-o", option)
-    assert answer.status == 3
-    assert named in answer.err
-    assert "repair it" not in answer.err and "report it" not in answer.err
-
-
 @pytest.mark.parametrize("fault", ["build", "cost"])
 def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -> None:
     """It fails like one that cannot be trained."""
