@@ -13,7 +13,6 @@ import click
 import pytest
 from support.commands import Command
 
-from seu_bench import __version__
 from seu_bench.cli.main import CORE, _status_of
 from seu_bench.plugin.registry import Registry
 
@@ -38,17 +37,6 @@ def test_starts_quickly(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr == "heavy: []\n"
-
-
-def test_as_a_module() -> None:
-    """``python -m seu_bench`` is the same command, by its own name, with the same exit status."""
-    for words, status in (["--version"], 0), (["rum"], 2):
-        done = subprocess.run([sys.executable, "-m", "seu_bench", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == status
-        assert (done.stdout, done.stderr.partition("\n")[0]) in [
-            (f"seu-bench, version {__version__}\n", ""),
-            ("", "Usage: seu-bench [OPTIONS] COMMAND [ARGS]..."),
-        ]
 
 
 def test_help_names_every_command(command: Command) -> None:

@@ -64,20 +64,6 @@ def test_what_a_run_prints(request: pytest.FixtureRequest, which: str, results: 
     assert "leaderboard: none (protocol 'smoke' is never ranked; " in answer.out
 
 
-@pytest.mark.parametrize("which", ["naive", "seu"])
-def test_what_show_prints(request: pytest.FixtureRequest, command: Command, which: str, results: Path) -> None:
-    """The matrix and every metric."""
-    record = record_of(request.getfixturevalue(which))
-    out = command("show", record.run_id, "--results", results).out
-    for row, name in zip(record.accuracy_matrix, record.task_names, strict=True):
-        shown = ["-" if value is None else f"{100 * value:.1f}" for value in row]
-        assert re.search(rf"^\d {name} +{' +'.join(map(re.escape, shown))} *$", out, flags=re.MULTILINE), row
-    for name, value in record.metrics.items():
-        (shown_value,) = re.findall(rf"^ {name} +(\S+) ", out, flags=re.MULTILINE)
-        assert (shown_value == "-") == (value is None)
-    assert f" {record.metrics['params_total']:,} " in out
-
-
 @pytest.mark.parametrize(("which", "options"), [("naive", SMALL), ("seu", SMALL_SEU)])
 def test_cost_told_before(
     request: pytest.FixtureRequest, command: Command, which: str, options: tuple[object, ...]

@@ -77,34 +77,6 @@ def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> N
     assert command("report", "--figures", 0, "--results", results).status == 0
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "device"])
-def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Path, kind: str) -> None:
-    """Nothing else is replaced, and nothing waits for a reader."""
-    path = tmp_path / "output"
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "link":
-        path.symlink_to(tmp_path / "elsewhere")
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path = Path("/dev/null")
-    mode = path.lstat().st_mode
-    answer = command("report", "--figures", 0, "--output", path, "--results", results)
-    assert answer.status == 2
-    assert f"it is a {kind}, not a regular file" in answer.err and str(path) in answer.err
-    assert path.lstat().st_mode == mode
-    assert not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.parametrize("path", ["", "x" * 300])
-def test_output_that_is_no_path(command: Command, results: Path, path: str) -> None:
-    """Neither the working folder nor a traceback."""
-    answer = command("report", "--figures", 0, "--output", path, "--results", results)
-    assert answer.status == 2
-    assert "the path is empty" in answer.err if not path else "File name too long" in answer.err
-
-
 @pytest.mark.parametrize("kind", ["pipe", "link", "device"])
 def test_record_that_is_no_file(command: Command, results: Path, kind: str) -> None:
     """It counts as unreadable and is named; nobody waits for it."""

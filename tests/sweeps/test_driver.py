@@ -128,16 +128,6 @@ def test_told_to_stop(tmp_path: Path) -> None:
     )
 
 
-def test_executor_whose_jobs_go_on(tmp_path: Path) -> None:
-    """One that outlives its driver is not cancelled: the same command attaches to what runs."""
-    stop = StopRequest()
-    stop.ask(Interruption("interrupted by SIGINT", 130))
-    executor = Scripted()
-    executor.detaches = True
-    found, _ = driven(executor, tmp_path, stop=stop)
-    assert (executor.called, found.exit_code) == (["submit", "close"], 130)
-
-
 def test_stopped_at_once(tmp_path: Path) -> None:
     """A second signal: the executor is closed, and what had begun counts as interrupted."""
     first, _ = ids(tmp_path)
