@@ -45,16 +45,6 @@ def test_flags_are_named(command: Command, place: Path, first: Answer) -> None:
     assert record_of(again) == record_of(first)
 
 
-def test_sweep_of_which_nothing_is_left(command: Command, place: Path, first: Answer) -> None:
-    asked = ("sweep", "--strategy", "naive", "--benchmark", place / "few.toml", "--results", place / "results")
-    resumed = command(*asked, "--seeds", "0,1", "--dry-run", "--log", "tensorboard")
-    assert "without effect" not in resumed.out + resumed.err  # its finished jobs may have been logged
-    done = command(*asked, "--seeds", "0", "--log", "tensorboard")
-    assert done.status == 0
-    text = " ".join((done.out + done.err).split())
-    assert "note: without effect, because all runs were finished before: --log tensorboard" in text
-
-
 @pytest.fixture(scope="module")
 def one_class(command: Command, place: Path) -> Answer:
     return run(command, place, benchmark="one")

@@ -132,10 +132,6 @@ def test_ranked_run(command: Command, tiny: Path, tmp_path: Path) -> None:
     text = board.read_text()
     assert "1 record, 1 configuration" in text
     assert "tiny" in text
-    # It can be thrown away and made again.
-    board.unlink()
-    assert command("leaderboard", "--results", tmp_path, "--benchmark", "split_digits").out == shown.out
-    assert board.read_text() == text
     assert "no record can be ranked for benchmark 'pmnist'" in (
         command("leaderboard", "--results", tmp_path, "--benchmark", "pmnist").out
     )
@@ -145,7 +141,6 @@ def test_ranked_run(command: Command, tiny: Path, tmp_path: Path) -> None:
     ("benchmark", "classes"),
     [
         ("split_digits", [2] * 5),
-        pytest.param("split_cifar10", [2] * 5, marks=pytest.mark.long),
         pytest.param("split_cifar100", [20] * 5, marks=pytest.mark.long),
         pytest.param("pmnist", [10] * 10, marks=pytest.mark.long),
         ("mixture", [28, 10, 10, 10, 10]),

@@ -176,13 +176,3 @@ def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
         assert f"\n  - {place}" in answer.err, place
     assert f"where: {file}" in answer.err
     assert not (tmp_path / "results").exists()
-
-
-@pytest.mark.parametrize("text", [None, "a = [", "a = 1\na = 2", b"\xff"])
-def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
-    """Absent, no TOML, no text."""
-    file = tmp_path / "sweep.toml"
-    if text is not None:
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
-        make_spec({}, file)

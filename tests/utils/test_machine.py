@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -48,43 +42,6 @@ def test_shortage_as_torch_reports_it() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50)
     assert shortage(caught.value) == "memory"
-
-
-PAGES = 64 * 2**20 // 4096
-#: Page faults of 20 blocks of 64 MiB, each freed before the next, and memory before and after it is returned.
-BLOCKS = f"""
-import json, os, psutil, resource, sys
-from seu_bench.utils.hardware import free_host_memory, keep_freed_memory
-kept = keep_freed_memory() if sys.argv[1] == "keep" else None
-faults, size, process = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt, {PAGES * 4096}, psutil.Process()
-block = bytes(size)
-del block
-before = faults()
-for _ in range(20):
-    block = b"x" * size
-    del block
-after, held = faults(), process.memory_info().rss
-free_host_memory()
-print(json.dumps([kept, after - before, held, process.memory_info().rss]))
-"""
-
-
-def measured(way: str, **environment: str) -> Any:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_", "LD_PRE"))}
-    command = [sys.executable, "-c", BLOCKS, way]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env={**kept, **environment})
-    return json.loads(told.stdout)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_memory_is_used_again_rather_than_asked_of_the_system() -> None:
-    _, faults_of_new_blocks, _, _ = measured("leave")
-    kept, faults, held, returned = measured("keep")
-    assert kept is True
-    assert faults < 2 * PAGES
-    assert faults < faults_of_new_blocks / 5
-    assert held - returned > 60 * 2**20
-    assert measured("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] is False
 
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " ="])
