@@ -98,7 +98,8 @@ def keep_freed_memory() -> bool:
         Whether it does: not without glibc, or where the user chose how memory is allocated.
     """
     library = _glibc()
-    if library is None or any(name.startswith(("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_")) for name in os.environ):
+    choices = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_MMAP", "MALLOC_TRIM")
+    if library is None or any(value and name.startswith(choices) for name, value in os.environ.items()):
         return False
     mmap_max, trim_threshold = -4, -1  # as glibc's malloc.h numbers them
     return bool(library.mallopt(mmap_max, 0) and library.mallopt(trim_threshold, -1))

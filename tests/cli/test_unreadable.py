@@ -94,3 +94,23 @@ def test_record_that_is_no_file(command: Command, results: Path, kind: str) -> N
     assert '"records": 1' in answer.out
     (board,) = leaderboards(results)
     assert [first.parent.name in line for line in board.excluded] == [True]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "device"])
+def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Path, kind: str) -> None:
+    """Nothing else is replaced, and nothing waits for a reader."""
+    path = tmp_path / "output"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path = Path("/dev/null")
+    mode = path.lstat().st_mode
+    answer = command("report", "--figures", 0, "--output", path, "--results", results)
+    assert answer.status == 2
+    assert f"it is a {kind}, not a regular file" in answer.err and str(path) in answer.err
+    assert path.lstat().st_mode == mode
+    assert not (tmp_path / "elsewhere").exists()
