@@ -14,11 +14,11 @@ from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
 
 if TYPE_CHECKING:
-    from seu_bench.results.report import Layout
+    from seu_bench.results.report.drawing import Layout
 
 
 def _layout(value: str) -> Layout:
-    from seu_bench.results.report import Layout
+    from seu_bench.results.report.drawing import Layout
 
     try:
         return Layout.of(value)
@@ -36,8 +36,9 @@ def _layout(value: str) -> Layout:
 )
 @click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
-@click.option("--top", type=click.IntRange(1, 24), default=8, help="Most configurations drawn in each group [8].")
-@click.option("--figures", type=click.IntRange(min=0), default=30, help="Most figures of all groups together [30].")
+@click.option(
+    "--top", type=click.IntRange(0, 24), default=8, help="Most configurations drawn in each group; 0: none [8]."
+)
 @click.option("--unranked", is_flag=True, help="Show finished runs that are never ranked, such as those of smoke, too.")
 @click.option(
     "--column-width",
@@ -53,7 +54,6 @@ def report(
     benchmark: str | None,
     protocol: str | None,
     top: int,
-    figures: int,
     layout: Layout | None,
     unranked: bool,
 ) -> None:
@@ -61,15 +61,15 @@ def report(
 
     It is made from records alone, and can be repeated at any time. For a paper: seu-bench report --column-width icml
     """
-    from seu_bench.results.report import Limits, write_report
+    from seu_bench.results.report.page import write_report
 
     written = write_report(
         results,
         None if output is None else output_path(output),
         benchmark,
         protocol,
-        Limits(configurations=top, figures=figures),
         Registry().known_metrics,
+        top=top,
         unranked=unranked,
         layout=layout,
     )

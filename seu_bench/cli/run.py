@@ -17,11 +17,10 @@ from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.building import make_leaderboards
-from seu_bench.results.labels import why_not_ranked
+from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.scenarios import benchmark_title
 from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
@@ -98,14 +97,15 @@ def _time(run: ResolvedRun, cost: Cost) -> str:
 def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
     from seu_bench.cli.tables import new_table
     from seu_bench.data.dataset import default_data_root
-    from seu_bench.engine.option_sources import option_sources
 
     request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
     display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
     display.say(f"results: {request.results.absolute()}")
     display.say(f"data: {default_data_root(request.data_root)}")
-    rows = [(it.key, "-" if it.value is None else format_value(it.value), it.source) for it in option_sources(run)]
-    display.console.print(new_table("options", ("=option", "value", "=from"), rows))
+    parts = [("", run.options), *((f"{it.kind}.", it.options) for it in (run.searcher, run.creator) if it is not None)]
+    options = ((f"{prefix}{key}", value) for prefix, part in parts for key, value in part.model_dump().items())
+    rows = [(key, "-" if value is None else format_value(value)) for key, value in options]
+    display.console.print(new_table("options", ("=option", "value"), rows))
 
 
 def _print_outcome(

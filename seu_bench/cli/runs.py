@@ -17,8 +17,8 @@ from rich.table import Table
 from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
+from seu_bench.engine.forecast import read_progress
 from seu_bench.engine.run_folder import RunState, list_runs
-from seu_bench.engine.run_progress import read_progress
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import runs_folder

@@ -18,9 +18,9 @@ from seu_bench.config.options import format_option as format_value
 from seu_bench.config.options import parse_assignments
 from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.labels import benchmark_title
 from seu_bench.results.leaderboard import count
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.scenarios import benchmark_title
 from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes
 from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds

@@ -14,13 +14,11 @@ from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.launcher import matched_request
 from seu_bench.engine.loggers import choose_loggers
-from seu_bench.engine.resolve import ResolvedRun, resolve
+from seu_bench.engine.resolve import ResolvedRun, TunedFiles, resolve
 from seu_bench.engine.run_folder import find_state
-from seu_bench.engine.tuning import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import runs_folder
+from seu_bench.results.record import code_fault, runs_folder
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
 from seu_bench.utils.reading import list_folder
 

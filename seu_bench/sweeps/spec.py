@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.benchmark import names_a_file
 from seu_bench.config.options import did_you_mean, flattened, parse_value
 from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import read_toml, validated

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from seu_bench.config.tuned import NOTES, Matrix, Trial, TrialRun, TunedFile, TuningCost
+from seu_bench.config.tuned import NOTES, Trial, TunedFile, TuningCost
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError, SpecError
@@ -118,24 +118,24 @@ def _refuse_whole(spec: TuneSpec, run: ResolvedRun) -> None:
 def _trial(registry: Registry, spec: TuneSpec, values: Mapping[str, Any], jobs: Mapping[str, JobResult]) -> Trial:
     """The trial of these values: its runs among the jobs, and their mean score."""
     configuration = Configuration(request := spec.request(values), resolve(registry, request))
-    runs: list[TrialRun] = []
+    runs: list[dict[str, Any]] = []
     scores: list[float | None] = []
     for seed in dict.fromkeys(spec.seeds):
         job = jobs[configuration.at(seed).spec.run_id]
         record = job.record if job.status == "finished" else None
         scores.append(None if record is None else record.metrics.get("acc"))
-        status: Literal["finished", "failed"] = "failed" if scores[-1] is None else "finished"
-        matrix = () if record is None else learned_matrix(record)
-        runs.append(TrialRun(seed=seed, run_id=job.job.run_id, status=status, accuracy_matrix=matrix))
+        status = "failed" if scores[-1] is None else "finished"
+        matrix = [] if record is None else learned_matrix(record)
+        runs.append({"seed": seed, "run_id": job.job.run_id, "status": status, "accuracy_matrix": matrix})
     known = [score for score in scores if score is not None]
     score = fmean(known) if len(known) == len(scores) else None
     return Trial(options=dict(values), score=score, runs=tuple(runs))
 
 
-def learned_matrix(record: Record) -> Matrix:
+def learned_matrix(record: Record) -> list[list[float]]:
     """Accuracies on the tasks learned so far, to six digits; a row is empty where one was not measured."""
     rows = [row[: place + 1] for place, row in enumerate(record.accuracy_matrix)]
-    return tuple(() if None in row else tuple(round(value or 0.0, 6) for value in row) for row in rows)
+    return [[] if None in row else [round(value or 0.0, 6) for value in row] for row in rows]
 
 
 class Study:

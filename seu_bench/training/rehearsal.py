@@ -1,16 +1,15 @@
 """Cost by rehearsal: the method itself learns the whole stream on stand-ins, and what it does is counted.
 
-All images are one of noise. The backbone has its own weights, so that what is kept of them has
-its size, and does not compute: it says what computing would have taken. Loops of turns that cost the same are abridged
-(:mod:`seu_bench.utils.rehearsing`), and nothing is learned, as the learning rate is 0. A method whose passes hang on
-what it learns is forecast as well as it behaves on these stand-ins.
+All images are one of noise. The backbone has its own weights, so that what is kept of them has its size, and does not
+compute: it says what computing would have taken. Loops of turns that cost the same are abridged, and nothing is
+learned, as the learning rate is 0. A method whose passes hang on what it learns is forecast as it behaves here.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -38,15 +37,8 @@ _TINY: Final = 1e-3
 
 
 def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) -> Cost:
-    """Forecast the cost of a run.
-
-    Args:
-        build: of the strategy, given a context.
-        context: the run.
-
-    Returns:
-        The cost: exact where nothing hangs on what is learned, and classes have as many images as each other.
-    """
+    """Forecast the cost of a run: exact where nothing hangs on what is learned, and classes have as many images as each
+    other. ``build`` makes the strategy, given a context."""
     plan, stages = context.plan, list[StageCost]()
 
     def note(progress: StageProgress) -> None:
@@ -71,16 +63,13 @@ def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) 
         strategy.schedule = strategy.schedule.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
         streams = stand_ins(plan, 1).avalanche().streams
         whole = getattr(strategy, "whole_stream", False)
-        with rehearsing(lambda: strategy.memory_sizes):
+        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)):
             for task, experience in enumerate(streams["train"]):
-                if whole and task < len(plan.tasks) - 1:
-                    continue
-                strategy.train(
-                    streams["train"] if whole else experience, eval_streams=[streams["valid"][task : task + 1]]
-                )
-                sizes.append(_sizes(strategy, task, plan))
-    if whole:
-        sizes = sizes * len(plan.tasks)
+                if not whole or task == len(plan.tasks) - 1:
+                    train = streams["train"] if whole else experience
+                    strategy.train(train, eval_streams=[streams["valid"][task : task + 1]])
+                    sizes.append(_sizes(strategy, task, plan))
+    sizes *= len(plan.tasks) if whole else 1
     params, masks, macs, memory = zip(*sizes, strict=True)
     every = (*stages, *evaluation_passes(plan))
     return Cost(params, params, macs, macs, every, memory, memory, masks if any(masks) else ())
@@ -118,16 +107,15 @@ def stand_ins(plan: StreamPlan, images: int) -> TaskStream:
     return TaskStream(plan, tasks, "", ())
 
 
+@dataclass
 class _StandInFactory:
     """Makes the chosen backbone, which then does not compute."""
 
+    factory: BackboneFactory
+    flops: PassFlops
     summary = ""
 
-    def __init__(self, factory: BackboneFactory, flops: PassFlops) -> None:
-        self.factory, self.flops = factory, flops
-
     def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build the backbone, and stand in for it."""
         network, features = self.factory.build(channels, height, width, factor)
         return StandIn(network, features, self.flops), features
 
@@ -141,19 +129,11 @@ def _backbone(context: StrategyContext) -> BackboneFactory | None:
 
 
 class StandIn(nn.Module):
-    """Has the weights of a network, and counts what it would take instead of computing.
-
-    Args:
-        network: images ``[N, C, H, W]`` -> features ``[N, features]``.
-        features: width of its output.
-        flops: operations that it takes per image.
-    """
+    """Has the weights of a network, and counts what it would take, ``flops`` per image, instead of computing."""
 
     def __init__(self, network: nn.Module, features: int, flops: PassFlops) -> None:
         super().__init__()
-        self.network = network
-        self.features = features
-        self.flops = flops
+        self.network, self.features, self.flops = network, features, flops
 
     def forward(self, images: Tensor) -> Tensor:
         """Features ``[N, F]``, all the same, of which each weight has a gradient."""

@@ -19,7 +19,7 @@ import torch
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.monitoring.learning import ClippedSteps, Stability, chance_share, guessing_probability
+from seu_bench.training.monitoring.learning import Stability, chance_share, guessing_probability
 from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 #: Seconds between two reports within an epoch.
 REPORT_EVERY = 0.5
 
-_COUNTS = ("epoch", "image_passes", "flops", "seconds", "cpu_seconds")
+_COUNTS = ("epoch", "image_passes", "flops", "seconds", "cpu_seconds", "ended")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,12 @@ class StageProgress:
         report: measurements of the last epoch.
         image_passes: images passed forward so far in this stage.
         seconds: so far.
-        done: whether this is the stage's last progress.
-        curve: measurements of every epoch, with the last progress; empty before.
-        cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
-        flops: floating-point operations of this stage, with the last progress; ``None``: not counted.
-        clipped_share: steps whose gradient was clipped, of all, with the last progress; ``None``: nothing clips.
-        stability: of SGD on the penalty that this stage trains with; ``None``: there is none.
-        chance_share: rewards no better than guesses, of all, with the last progress; ``None``: there are no rewards.
+        done: whether this is the stage's last progress, which alone has what follows.
+        curve: measurements of every epoch.
+        cpu_seconds: CPU seconds of all threads in this stage.
+        flops: floating-point operations of this stage.
+        stability: of SGD on the penalty that this stage trains with, with every progress; ``None``: there is none.
+        chance_share: rewards no better than guesses, of all; ``None``: there are no rewards.
     """
 
     stage: str
@@ -70,7 +69,6 @@ class StageProgress:
     curve: tuple[EpochReport, ...] = ()
     cpu_seconds: float | None = None
     flops: int | None = None
-    clipped_share: float | None = None
     stability: Stability | None = None
     chance_share: float | None = None
 
@@ -118,17 +116,10 @@ class Stage(ABC, Generic[Result]):
     state_attributes: tuple[str, ...] = ()
 
     def __init__(self, name: str, task: int, epochs: int, seed: int, device: torch.device) -> None:
-        self.name = name
-        self.task = task
-        self.epochs = epochs
-        self.device = device
-        self.epoch = 0
+        self.name, self.task, self.epochs, self.device = name, task, epochs, device
+        self.epoch = self.image_passes = self.flops = 0
+        self.seconds = self.cpu_seconds = 0.0
         self.ended = False
-        self.image_passes = 0
-        self.flops = 0
-        self.seconds = 0.0
-        self.cpu_seconds = 0.0
-        self.clipped = ClippedSteps()
         self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
@@ -174,7 +165,7 @@ class Stage(ABC, Generic[Result]):
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness; a loss that is not finite is a RunError."""
-        with self._metered(), self.randomness.active(), self.clipped.counting():
+        with self._metered(), self.randomness.active():
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
@@ -221,8 +212,6 @@ class Stage(ABC, Generic[Result]):
             "stage": self.name,
             "task": self.task,
             **{name: getattr(self, name) for name in _COUNTS},
-            "ended": self.ended,
-            "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
             "guessing": list(self.guessing),
@@ -239,8 +228,6 @@ class Stage(ABC, Generic[Result]):
             )
         for name in _COUNTS:
             setattr(self, name, state[name])
-        self.ended = state["ended"]
-        self.clipped.load_state_dict(state["clipped"])
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
         self.guessing = list(state["guessing"])
@@ -268,20 +255,19 @@ class Stage(ABC, Generic[Result]):
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""
         self._notified = time.perf_counter()
-        if self._on_progress is not None:
-            seconds = self.seconds + running
-            done_so_far = (self.epoch, self.epochs, self.report, self.image_passes, seconds, done)
-            progress = StageProgress(self.name, self.task, *done_so_far, stability=self.stability)
-            if done:
-                progress = replace(
-                    progress,
-                    curve=tuple(self.curve),
-                    cpu_seconds=self.cpu_seconds,
-                    flops=self.flops,
-                    clipped_share=self.clipped.share,
-                    chance_share=chance_share(self.guessing),
-                )
-            self._on_progress(progress)
+        if self._on_progress is None:
+            return
+        counts = (self.epoch, self.epochs, self.report, self.image_passes, self.seconds + running, done)
+        progress = StageProgress(self.name, self.task, *counts, stability=self.stability)
+        if done:
+            progress = replace(
+                progress,
+                curve=tuple(self.curve),
+                cpu_seconds=self.cpu_seconds,
+                flops=self.flops,
+                chance_share=chance_share(self.guessing),
+            )
+        self._on_progress(progress)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Base of strategies: an Avalanche strategy that learns each task in phases, and can be resumed within one.
 
-Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a plain Avalanche script. It adds a
-fresh optimiser and schedule per task, and validation after each epoch with the best weights restored.
+Avalanche's plugins and evaluators receive the callbacks they know, and it runs from a plain Avalanche script.
 """
 
 from __future__ import annotations
@@ -45,11 +44,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         seed: seed of everything random.
         lr_schedule: ``cosine`` (per task, to ``min_learning_rate``), or ``constant``.
         restore: whether the weights of the best validation loss are restored, or those of the last epoch remain.
-        device: device to train on.
-        eval_mb_size: images per batch in evaluation.
         compute: precision, memory for outputs of frozen layers, compilation.
         on_progress: callback for the progress of every stage.
-        plugins: Avalanche plugins.
         evaluator: Avalanche's; silent by default.
 
     Example::
@@ -75,9 +71,6 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
 
     #: What a run attached, by name; it is saved and restored with the strategy.
     attached: Mapping[str, Any] = {}
-
-    #: Whether a run resumes between two epochs, or between two tasks only; see :attr:`resumable`.
-    resumes_within_tasks = True
 
     def __init__(
         self,
@@ -106,12 +99,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
             evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
         )
         self.model.to(self.device)
-        self.schedule = schedule
-        self.seed = seed
-        self.lr_schedule = lr_schedule
-        self.restore = restore
-        self.compute = compute or ComputeConfig()
-        self.on_progress = on_progress
+        self.schedule, self.lr_schedule, self.restore = schedule, lr_schedule, restore
+        self.seed, self.compute, self.on_progress = seed, compute or ComputeConfig(), on_progress
         #: Called after every epoch of every stage.
         self.pause: Pause | None = None
         has_state = bool(self.state_attributes) or type(self).get_extra_state is not StagedStrategy.get_extra_state
@@ -128,13 +117,7 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
 
     @classmethod
     def of(cls, context: StrategyContext, *, model: MultiHeadModel, **more: Any) -> Self:
-        """Create the strategy for a run.
-
-        Args:
-            context: options, protocol, seed, device and callbacks of the run.
-            model: network with one head per task.
-            more: further arguments of the constructor; they take precedence over those of the context.
-        """
+        """Create the strategy for a run; ``more`` arguments of the constructor come before those of the context."""
         # Where nothing is trained by SGD the options have no schedule.
         options = context.options if isinstance(context.options, TrainingOptions) else TrainingOptions()
         arguments: dict[str, Any] = {
@@ -174,8 +157,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         """Return all that is kept for later tasks, by kind; its bytes are the record's ``memory_bytes``.
 
         By default the model and what :meth:`get_extra_state` returns, but for random generators. Override it where that
-        is not all, or where the state stands for something else, such as places of images for the images. See
-        :func:`~seu_bench.training.monitoring.memory.bytes_by_kind`; nothing: it is not known.
+        is not all, or where the state stands for something else. See :func:`~seu_bench.training.bytes_by_kind`;
+        nothing: it is not known.
         """
         if not self.resumable:
             return {}
@@ -186,15 +169,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         return {**counted, "buffers": self.model, **learned}
 
     def validation_loss(self, task: TaskData, on_batch: Callable[[int], None]) -> float | None:
-        """Return the mean cross-entropy per validation image with :meth:`penalty`, by which weights are selected.
-
-        Args:
-            task: the task's images.
-            on_batch: called with the number of images of each batch.
-
-        Returns:
-            The loss; ``None`` without validation images.
-        """
+        """Return the mean cross-entropy per validation image with :meth:`penalty`, by which weights are selected;
+        ``None`` without validation images. ``on_batch`` is called with the number of images of each batch."""
         if task.valid is None or not len(task.valid):
             return None
         self.model.eval()
@@ -210,14 +186,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         return None
 
     def penalty_curvature(self, trained: Collection[str]) -> float | None:
-        """Return the largest second derivative of a quadratic penalty, by which unstable settings are noticed.
-
-        Args:
-            trained: names of the model's parameters that train; others cannot become unstable.
-
-        Returns:
-            It, as of the present weights and options; ``None`` where there is no such penalty.
-        """
+        """Return the largest second derivative of a quadratic penalty, by which unstable settings are noticed, among
+        the parameters of these names; ``None`` where there is no such penalty."""
         return None
 
     def trained_module(self, task: TaskData) -> nn.Module:
@@ -309,8 +279,7 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
             if first >= len(phases):
                 raise ValueError(f"there is no phase {first} among {len(phases)}")
         for number, phase in enumerate(phases[first:], start=first):
-            if self.resumes_within_tasks:
-                self._begun = self._beginning(task.index, number)
+            self._begun = self._beginning(task.index, number)
             stage = phase.make()
             if self.model.feature_cache is not None:
                 self.model.feature_cache.begin_stage()
@@ -351,8 +320,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         """Return the strategy as it was when the present phase began, and its extra state and stage as they are now.
 
         In a file, what the phase did not change of the extra state is stored once. The weights are today's: those that
-        the phase found and its stage trains are in the stage's state as well, and are stored once, too. What was loaded
-        into the middle of a phase stays as it is until it is resumed.
+        the phase found and its stage trains are in the stage's state as well. What was loaded into the middle of a
+        phase stays as it is until it is resumed.
         """
         if self._pending is not None:
             return dict(self._pending)

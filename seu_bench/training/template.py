@@ -1,7 +1,7 @@
 """Avalanche's template, lean: whole batches gathered by index, no idle callbacks, models that grow in stages only.
 
-Of nine callbacks per training batch each reaches every plugin, whether or not it listens, which is a twentieth of the
-time of a small network. Who listens is found out once per epoch.
+Nine callbacks per batch that reach every plugin are a twentieth of the time of a small network. Who listens is found
+out once per epoch.
 """
 
 from __future__ import annotations
@@ -159,8 +159,6 @@ class LeanTemplate(_Template):  # type: ignore[type-arg]
         super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
 
 
-_EVENTS = "before_training_iteration before_forward after_forward before_backward after_backward before_update "
-_EVENTS += "after_update after_training_iteration before_eval_iteration before_eval_forward after_eval_forward "
-_EVENTS += "after_eval_iteration"
-for _event in _EVENTS.split():
-    setattr(LeanTemplate, f"_{_event}", _lean(_event))
+for _place in ("training_iteration", "forward", "backward", "update", "eval_iteration", "eval_forward"):
+    for _event in (f"before_{_place}", f"after_{_place}"):
+        setattr(LeanTemplate, f"_{_event}", _lean(_event))

@@ -12,9 +12,9 @@ import torch
 from support.commands import FEW_IMAGES, Command
 
 import seu_bench
-from seu_bench.engine.verification import claim_faults
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
+from seu_bench_submissions.claims import claim_faults
 
 #: A stranger's file: plugins that move the weights, with a state and without, and metrics.
 MINE = """

@@ -14,7 +14,7 @@ from typing import IO
 from support.locks import held
 from support.records import a_record
 
-from seu_bench.engine.run_progress import PROGRESS_NAME, RunProgress
+from seu_bench.engine.forecast import PROGRESS_NAME, RunProgress
 from seu_bench.results.record import record_path, write_record
 
 EVIL = "[red]x[/red]\x1b[2J\ny"

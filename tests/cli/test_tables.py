@@ -10,9 +10,8 @@ from support.board_records import leaderboards
 from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.tables import leaderboard_table, matrix_table, metrics_table, record_summary
-from seu_bench.results.record import StageRecord, write_record
+from seu_bench.results.record import StabilityRecord, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.record_parts import StabilityRecord
 
 
 class TestMatrix:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
 import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +19,7 @@ from support.logged import EPOCHS, Keeping, Log, Witness, draw, due, logged_run
 
 from seu_bench.engine import loggers
 from seu_bench.engine.loggers import BackgroundLogger, describe_run, log_record, logged_values
-from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, RunError
+from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, ResultsError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record, StageRecord, read_record, record_path
@@ -111,31 +107,6 @@ def test_failing_logger_is_switched_off(
     assert without_times(record) == without_times(expected)
 
 
-def test_interrupting_is_no_failure(tiny: Path, tmp_path: Path) -> None:
-    """Ctrl-C while a logger writes stops the run as anywhere else."""
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    keeping = Keeping({"log": interrupt})
-    with pytest.raises(KeyboardInterrupt):
-        logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert read_record(folder).status == "interrupted"
-    assert keeping.told[-1] == ("end", "interrupted")
-
-
-def test_failed_run(tiny: Path, tmp_path: Path) -> None:
-    """A run that fails is logged as far as it came, without final metrics."""
-    keeping = Keeping()
-    with pytest.raises(RunError):
-        logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping}, options={"fault": "raise"})
-    assert keeping.told[-1] == ("end", "failed")
-    names = set(keeping.kept(keeping.attempts[0]))
-    assert "accuracy/task-0" in names
-    assert not any(name.startswith("final/") for name in names)
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
     """The same attempt, and nothing twice, though a run that was killed is behind what it logged."""
@@ -154,46 +125,15 @@ def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
     assert keeping.kept(keeping.attempts[0]) == due(record, whole)
 
 
-def test_logger_that_comes_later(tiny: Path, tmp_path: Path) -> None:
-    """What was before the logger was asked for is logged when the run resumes; all but the stage that was cut."""
-    stopped = Witness(stop_after=8)
-    with pytest.raises(Interruption):
-        logged_run(tmp_path, witness=stopped)
-    keeping = Keeping()
-    record, witness = logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
-    kept = rounded(keeping.kept(keeping.attempts[0]))
-    expected = rounded(due(record, {**stopped.curves, **witness.curves}))
-    assert {name: kept[name] for name in expected if "task-2" not in name} == {
-        name: values for name, values in expected.items() if "task-2" not in name
-    }
-
-
-@pytest.mark.long
-def test_run_that_begins_anew(tiny: Path, tmp_path: Path) -> None:
-    """It has another log; a run that is finished and only shown again has none."""
-    keeping = Keeping()
-    plugins = {"keeping": keeping}
-    logged_run(tmp_path, ["keeping"], plugins=plugins)
-    told = len(keeping.told)
-    logged_run(tmp_path, ["keeping"], plugins=plugins)
-    assert [what for what, _ in keeping.told[told:]] == ["build"]
-    time.sleep(1.1)  # attempts are told apart by the second in which they were begun
-    logged_run(tmp_path, ["keeping"], plugins=plugins, restart=True)
-    assert len(set(keeping.attempts)) == 2
-    first, second = (keeping.kept(attempt) for attempt in keeping.attempts)
-    assert first.keys() == second.keys()
-
-
 def test_link_in_the_results_folder(tiny: Path, tmp_path: Path) -> None:
     """Nothing is written through a link that somebody put into a results folder."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "logs").symlink_to(tmp_path / "elsewhere")
     keeping = Keeping()
-    record, witness = logged_run(tmp_path / "results", ["keeping"], plugins={"keeping": keeping})
-    assert record.status == "finished"
-    assert [what for what, _ in keeping.told] == ["build"]
-    assert "this is a link" in witness.notices[0]
+    with pytest.raises(ResultsError, match="this is a link"):
+        logged_run(tmp_path / "results", ["keeping"], plugins={"keeping": keeping})
+    assert keeping.told == []
 
 
 def test_names_and_numbers_of_strangers() -> None:
@@ -251,27 +191,6 @@ def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeyp
     (notice,) = witness.notices
     assert "is not called again: TimeoutError: not all was sent within 0.5 seconds; the run continues" in notice
     assert "seu-bench log RUN --to mlflow" in notice
-
-
-@needs_mlflow
-@pytest.mark.long
-@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
-def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
-    """SIGTERM while the server keeps silent: the record says so, and the process ends."""
-    words = ["run", "--strategy", "naive", "--protocol", "quick", "--benchmark", "split_digits", "-o", "epochs=500"]
-    log = ["--log", "mlflow", "--log-option", f"mlflow.tracking_uri={dead_server}", "--results", str(tmp_path)]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "seu_bench.cli.main", *words, *log], stderr=subprocess.PIPE, text=True
-    )
-    assert run.stderr is not None
-    assert "tasks" in run.stderr.readline()
-    run.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    said = run.communicate(timeout=120)[1]
-    assert run.returncode == 128 + signal.SIGTERM, said
-    assert time.monotonic() - began < 30
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert read_record(folder).status == "interrupted"
 
 
 class Slow(Keeping):
@@ -348,91 +267,43 @@ def test_not_sent(tiny: Path, tmp_path: Path) -> None:
         log_record(Registry(manager), record, "keeping", tmp_path)
 
 
-@pytest.mark.long
-def test_log_command(tiny: Path, tmp_path: Path, command: Command) -> None:
-    """To a local logger; twice is once."""
-    assert command("run", *SMALL, "-o", f"epochs={EPOCHS}", "--results", tmp_path).status == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]  # nothing is logged unasked
-    for _ in range(2):
-        answer = command("log", "split_digits", "--to", "tensorboard", "--results", tmp_path)
-        assert answer.status == 0, answer.err
-    assert list((tmp_path / "logs" / "tensorboard").rglob("events.out.*"))
-
-
 # ---------------------------------------------------------------------- asked for
 
 STRANGERS = """
-import click
 from seu_bench import hookimpl
 from seu_bench.plugin.registration import offered
 from seu_bench.config.options import Options
 
 
-class Speaking:
-    summary = "says when it is called"
+class Broken:
+    summary = "cannot be built"
     options = Options
 
-    def build(self, options, folder):
-        return self
-
-    def begin(self, run):
-        click.echo("opened", err=True)
-
-    def last_step(self, name):
-        return None
-
-    def log(self, measured):
-        pass
-
-    def end(self, status):
-        click.echo("closed", err=True)
-
-
-class Broken(Speaking):
     def build(self, options, folder):
         raise ImportError("libwhatever.so.3 is missing")
 
 
 @hookimpl
 def register_loggers(register):
-    register("speaking", Speaking())
     register("broken", Broken())
     register("absent", offered(Broken(), "absent", "no_such_module", "json"))
 """
 
 
 def test_asked_for(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
-    """Refused before anything runs: an unknown logger, one that is not installed or built, options that do not fit.
-
-    A display hears of the run when the log is open, and has closed its bars when the log is closed.
-    """
+    """Refused before anything runs: an unknown logger, one that is not installed or built, options that do not fit."""
     install("logging-stranger", {"logging_stranger": "logging_stranger"}, {"logging_stranger": STRANGERS})
-
-    def refused(*asked: object) -> str:
+    for asked, says in (
+        (("--log", "tensorbord"), "no logger is called 'tensorbord' (did you mean 'tensorboard'?)"),
+        (("--log", "tensorboard,absent"), "hint: pip install 'seu-bench[absent]'"),
+        (("--log", "broken"), "ImportError: libwhatever"),
+        (("--log", "tensorboard", "--log-option", "tensorboard.color=red"), "'color' is not an option"),
+        (("--log-option", "tensorboard.folder=x"), "is of no logger that was asked for"),
+        (("--log", "tensorboard", "--log-option", "tensorboard.folder"), "is not an assignment"),
+    ):
         answer = command("run", *SMALL, "--results", tmp_path / "none", *asked)
-        assert (answer.status, answer.out) == (2, "")
+        assert (answer.status, answer.out) == (2, "") and says in answer.err
         assert not (tmp_path / "none").exists()
-        return answer.err
-
-    assert "no logger is called 'tensorbord' (did you mean 'tensorboard'?)" in refused("--log", "tensorbord")
-    assert "hint: pip install 'seu-bench[absent]'" in refused("--log", "tensorboard,absent")
-    assert "ImportError: libwhatever" in refused("--log", "broken")
-    assert "'color' is not an option" in refused("--log", "tensorboard", "--log-option", "tensorboard.color=red")
-    assert "is of no logger that was asked for" in refused("--log-option", "tensorboard.folder=x")
-    assert "is not an assignment" in refused("--log", "tensorboard", "--log-option", "tensorboard.folder")
-    lines = command("run", *SMALL, "--results", tmp_path, "--log", "speaking").err.splitlines()
-    assert (lines[0], lines[-1]) == ("opened", "closed")
-    assert lines[1].startswith("tiny on split_digits") and lines[-2].startswith("finished after")
-
-
-def test_looking_names_up_imports_none_of_them() -> None:
-    """Neither the libraries nor torch are imported before a logger is asked for."""
-    code = (
-        "import sys; from seu_bench.plugin.registry import Registry; Registry().loggers; "
-        "print([name for name in ('torch', 'tensorboard', 'mlflow', 'wandb') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import SMALL_SEU, Answer, Command, RunFolders
+from support.commands import Answer, Command, RunFolders
 
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.verification import differences, request_of
+from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import read_record, write_record
 from seu_bench.results.record_files import MODEL_NAME
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu")
 CHECKS = "record,run id,weights,sealed copy,model,data,tasks,accuracy,params_total,mask_bits,params_active,macs,metrics"
-CHECKS_OF_MODEL = {"sealed copy", "accuracy", "params_total", "mask_bits", "params_active", "macs"}
 
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = [
@@ -34,28 +33,10 @@ each_strategy = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One results folder for the runs of this module."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
-def folders(command: Command, results: Path) -> RunFolders:
-    """The folder of a finished run of each strategy."""
-    return RunFolders(command, (*SMALL, "--results", results), {"seu": SMALL_SEU})
-
-
 @pytest.fixture
 def copy(folders: RunFolders, tmp_path: Path) -> Path:
     """SEU's run in a folder of its own, to be changed."""
-    return copied(folders["seu"], tmp_path)
-
-
-def copied(folder: Path, results: Path) -> Path:
-    """A copy of a run in another folder of results."""
-    shutil.copytree(folder, results / "runs" / folder.name)
-    return results / "runs" / folder.name
+    return Path(shutil.copytree(folders["seu"], tmp_path / "runs" / folders["seu"].name))
 
 
 def asked(command: Command, folder: Path, *more: object) -> tuple[Answer, dict[str, Any]]:
@@ -97,21 +78,6 @@ def test_all_comes_out(command: Command, folders: RunFolders, strategy: str) -> 
     assert checks["accuracy"]["detail"] == ["the last row on 60 test images of 5 tasks"]
 
 
-def test_table(command: Command, folders: RunFolders, results: Path, copy: Path) -> None:
-    """A line per check, and a sentence; by run id and ``--results``."""
-    name = folders["seu"].name
-    answer = command("verify", name, "--results", results)
-    assert (answer.status, answer.err) == (0, "")
-    for check in CHECKS.split(","):
-        assert f"\n {check} " in answer.out
-    assert "\nno difference found\nmeasured again: " in answer.out
-    changed(copy, macs=(1, *read_record(copy).macs[1:]))
-    answer = command("verify", name[:-2], "--results", copy.parent.parent)
-    assert answer.status == 1
-    assert "\n3 of 13 checks failed: record, sealed copy, macs\n" in answer.out
-    assert answer.out.count("FAILED") == 3
-
-
 @pytest.mark.parametrize("place", [0, 8, 60, 0.6, -1])
 def test_changed_byte(command: Command, copy: Path, place: float) -> None:
     """In the length of the header, the header and the tensors: the weights are named, whatever else fails."""
@@ -120,19 +86,7 @@ def test_changed_byte(command: Command, copy: Path, place: float) -> None:
     content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
     path.write_bytes(content)
     found = failed(command, copy)
-    assert found["weights"].startswith(f"{path}: SHA-256 {hashlib.sha256(content).hexdigest()}, and the record names")
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not weights at all"])
-def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
-    """Checks that need the model are reported as not done; the others are done."""
-    (copy / MODEL_NAME).write_bytes(content)
-    _, checks = asked(command, copy)
-    told = {name: check["passed"] for name, check in checks.items()}
-    assert (told.pop("weights"), told.pop("model")) == (False, False)
-    assert str(copy / MODEL_NAME) in checks["model"]["detail"][0]
-    assert {name for name, passed in told.items() if passed} == {"record", "run id", "data", "tasks", "metrics"}
-    assert {name for name, passed in told.items() if passed is None} == CHECKS_OF_MODEL
+    assert found["weights"].endswith(f"found 'SHA-256 {hashlib.sha256(content).hexdigest()}'")
 
 
 @pytest.mark.parametrize(
@@ -148,15 +102,13 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
     ],
 )
 def test_any_edit_of_the_record(command: Command, copy: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Also of what cannot be measured again, by the record's digest; a record without one is not compared."""
+    """Also of what cannot be measured again, by the record's digest."""
     document = json.loads((copy / "record.json").read_text())
     edit(document)
     (copy / "record.json").write_text(json.dumps(document))
     answer, checks = asked(command, copy)
     assert (answer.status, checks["record"]["passed"]) == (1, False)
     assert "was changed after the run's end" in checks["record"]["detail"][0]
-    changed(copy, record_sha256=None)
-    assert asked(command, copy)[1]["record"]["passed"] is None
 
 
 @pytest.mark.parametrize(("row", "task"), [(1, 0), (3, 3), (4, 4)])
@@ -198,8 +150,8 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
 @pytest.mark.parametrize(
     ("fields", "check", "told"),
     [
-        ({"weights_sha256": "0" * 64}, "weights", "the record names 0000"),
-        ({"data_fingerprint": "f" * 64}, "data", "the record names ffff"),
+        ({"weights_sha256": "0" * 64}, "weights", "recorded 'SHA-256 0000"),
+        ({"data_fingerprint": "f" * 64}, "data", "fingerprint: recorded 'ffff"),
         ({"seed": 1}, "run id", "the record's settings give run split_digits-smoke-seu-limit12-seed1-"),
         ({"limit": 13}, "run id", "-limit13-"),
         ({"task_order": (0, 1, 2, 3, 4)}, "tasks", "task_order[0]: recorded 0, made 2"),
@@ -214,6 +166,7 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
         ({"input_shape": (1, 9, 9)}, "tasks", "input_shape[1]: recorded 9, made 8"),
         ({"input_shape": (1, 9, 9)}, "model", "become (1, 8, 8), and the network takes (1, 9, 9)"),
         ({"task_inputs": ()}, "model", "differ in length"),
+        ({"task_class_counts": ()}, "accuracy", "task_class_counts: recorded (), found "),
     ],
 )
 def test_changed_field(command: Command, copy: Path, fields: dict[str, Any], check: str, told: str) -> None:
@@ -230,16 +183,10 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     assert set(found) == {"metrics"}
     assert f"acc: recorded 0.99, found {metrics['acc']}" in found["metrics"]
     assert f"image_passes: recorded None, found {metrics['image_passes']}" in found["metrics"]
-    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345}, record_sha256=None)
-    answer, checks = asked(command, copy)
-    assert answer.status == 0
+    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345})
+    _, checks = asked(command, copy)
+    assert checks["metrics"]["passed"]
     assert checks["metrics"]["detail"][0].endswith("not compared: of_a_stranger (its plugin is not installed)")
-    # A record of a version that knew no memory has none, and need not.
-    changed(copy, metrics={name: value for name, value in metrics.items() if "memory" not in name}, memory_bytes=())
-    assert asked(command, copy)[0].status == 0
-    changed(copy, metrics=metrics, memory_bytes=(1,))
-    assert "memory_bytes: recorded" in failed(command, copy)["metrics"]
-    changed(copy, memory_bytes=(metrics["memory_bytes"],))
     del metrics["bwt"]
     changed(copy, metrics=metrics)
     assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")
@@ -280,16 +227,6 @@ def test_files_that_a_record_names_are_not_opened(
     assert told in answer.err
 
 
-def test_synthetic_and_other_benchmarks(command: Command, tiny: Path, tmp_path: Path) -> None:
-    """Heads of unequal width, made-up images, a stranger's strategy, overrides."""
-    more = ("--benchmark", "mixture", "--synthetic", "-o", "benchmark.stream.validation=0.2")
-    assert command("run", "--strategy", "tiny", *SMALL, *more, "--results", tmp_path).status == 0
-    (folder,) = (tmp_path / "runs").iterdir()
-    answer, checks = asked(command, folder)
-    assert answer.status == 0
-    assert checks["code"]["passed"] and "a-stranger 1.0" in checks["code"]["detail"][0]
-
-
 def test_benchmark_of_a_file(command: Command, tmp_path: Path) -> None:
     """It is not registered: its file is asked for, and another one by that name is noticed."""
     text = 'name = "mine"\n[stream]\nkind = "classes"\ndataset = "digits"\nclasses_per_task = 5\n'
@@ -316,19 +253,3 @@ def test_request_of_a_record(folders: RunFolders, strategy: str) -> None:
     run = resolve(Registry(), request_of(record))
     assert run.spec.run_id == record.run_id
     assert run.options.model_dump(mode="json") == record.options
-
-
-def test_differences() -> None:
-    """Every place is named; numbers that are equal are equal."""
-    left = {"a": [1, None, [0.5]], "b": "x", "c": {"d": 1}, "same": 1}
-    right = {"a": [1, 0, [0.25]], "b": ["x"], "c": {"e": 1}, "same": 1.0}
-    assert list(differences(left, right, "r", "sealed")) == [
-        "r.a[1]: recorded None, sealed 0",
-        "r.a[2][0]: recorded 0.5, sealed 0.25",
-        "r.b: recorded 'x', sealed ['x']",
-        "r.c.d: only recorded",
-        "r.c.e: only sealed",
-    ]
-    assert list(differences([1], [1, 2], "r", "sealed")) == ["r: recorded [1], sealed [1, 2]"]
-    assert list(differences(left, left, "r", "sealed")) == []
-    assert len("".join(differences("x" * 1000, "y" * 1000, "r", "sealed"))) < 300

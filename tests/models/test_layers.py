@@ -10,7 +10,6 @@ import torch
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.models.layers import Dropout
 from seu_bench_kit.blocks import AlexNetShape, alexnet
@@ -71,28 +70,6 @@ def test_rate_and_scale(p: float) -> None:
     assert kept == pytest.approx(1 / (1 - p), rel=2**-16 / (1 - p))
 
 
-def test_gradient_follows_the_mask() -> None:
-    """Dropped values get no gradient, the rest the same factor."""
-    torch.manual_seed(2)
-    x = torch.randn(5, 7, requires_grad=True)
-    out = Dropout(0.5)(x)
-    out.sum().backward()
-    assert x.grad is not None
-    assert torch.equal(out.detach(), x.detach() * x.grad)
-    assert set(x.grad.unique().tolist()) == {0.0, 2.0}
-
-
-def test_evaluation_and_edges() -> None:
-    """Nothing is dropped in evaluation or with p = 0, everything with p = 1; the layout of memory does not matter."""
-    x = torch.randn(2, 4, 3, 3).contiguous(memory_format=torch.channels_last)
-    assert Dropout(0.5).eval()(x) is x
-    assert torch.equal(Dropout(0.0)(x), x)
-    assert torch.equal(Dropout(1.0)(x), torch.zeros_like(x))
-    out = Dropout(0.5)(x)
-    assert bool(((out == 0) | (out == 2 * x)).all())
-    assert isinstance(Dropout(0.5), nn.Dropout)
-
-
 setup_module, teardown_module = one_thread, all_threads
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
@@ -134,9 +111,6 @@ def close(found: Tensor, expected: Tensor) -> bool:
     return found.shape == expected.shape and float((found - expected).norm()) <= 1e-5 * float(expected.norm())
 
 
-# --- depthwise convolutions ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
@@ -159,9 +133,6 @@ def test_depthwise_gradients_are_numerical(shape: tuple[int, int, int], size: tu
     x = random(2, 3, *size).double().requires_grad_()
     weight = random(3, 1, kernel, kernel, seed=1, layout=torch.contiguous_format).double().requires_grad_()
     assert gradcheck(lambda x, weight: DepthwiseFunction.apply(x, weight, stride, dilation), (x, weight))
-
-
-# --- where torch's own is taken -----------------------------------------------------------------------------------
 
 
 def routed(y: Tensor) -> bool:
@@ -187,22 +158,6 @@ def test_routes_are_for_training_on_cpus_only() -> None:
     assert not routed(module.double()(x.double()))
     meta = DepthwiseConv2d(4, 5, 1, 2).to("meta")
     assert not routed(meta(x.to("meta"))) and meta(x.to("meta")).shape == (2, 4, 8, 8)
-
-
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_operations_counted_are_torchs(shape: tuple[int, int, int]) -> None:
-    """Multiply-accumulates are what they are for torch's convolution, with and without gradients."""
-    ours, torchs = made(4, *shape)
-    counts = []
-    for module in (ours, torchs):
-        for enabled in (True, False):
-            with torch.set_grad_enabled(enabled), FlopCounterMode(display=False) as counter:
-                module(random(1, 4, 8, 8))
-            counts.append(counter.get_total_flops())
-    assert len(set(counts)) == 1 and counts[0] > 0
-
-
-# --- picking pixels and joining channels --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

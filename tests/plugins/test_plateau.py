@@ -16,9 +16,9 @@ from seu_bench.errors import OptionError, RequestError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.testing.trial import from_file
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import fixed_size_cost
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.strategy import StagedStrategy
+from seu_bench_kit.costing import fixed_size_cost
 from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least, fewest_epochs
 
 setup_module, teardown_module = one_thread, all_threads
@@ -111,11 +111,12 @@ def test_cost_is_an_upper_bound() -> None:
     """Passes of all epochs; operations from the fewest epochs to all."""
     made = made_for(stream())
     schedule = made.options.applied_to(made.protocol.training)
-    cost = at_least(fixed_size_cost(made), schedule)
+    cost = at_least(fixed_size_cost(made, lambda: backbone_model(made)), schedule)
     assert cost.image_passes == 40 * 24
     assert cost.train_flops_min is not None and cost.train_flops is not None
     assert cost.train_flops_min * 40 == cost.train_flops * 16
-    constant = fixed_size_cost(made_for(stream(), lr_schedule="constant"))
+    made = made_for(stream(), lr_schedule="constant")
+    constant = fixed_size_cost(made, lambda: backbone_model(made))
     assert constant.train_flops_min == constant.train_flops == cost.train_flops
 
 

@@ -14,15 +14,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seu_bench import load_model
+from seu_bench.config.common_options import Weights
 from seu_bench.config.streams import Scenario
-from seu_bench.config.weights import Weights
 from seu_bench.engine.runner import execute
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters
 from seu_bench.models.pretrained import load_pretrained
 from seu_bench.results.record import Record
 from seu_bench.testing import Trial
-from seu_bench.testing.sizes import check_sizes
+from seu_bench.testing.trial import check_sizes
 from seu_bench_backbones.vision_transformer import vit_tiny
 
 

@@ -1,4 +1,4 @@
-"""Metrics of Avalanche: accuracy matrix, confusion between tasks, sizes of a run; and what a user attaches to a run."""
+"""Metrics of Avalanche: accuracy matrix, sizes of a run; and what a user attaches to a run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ SIZES: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_by
 
 
 def class_counts(labels: torch.Tensor, right: torch.Tensor, classes: Iterable[int]) -> list[tuple[int, int]]:
-    """Count right answers and images of each class.
-
-    Args:
-        labels: ``[N]``, of all images.
-        right: ``[n]``, of those answered right.
-        classes: which to count, in this order.
-    """
+    """Count right answers and images of each of ``classes``, from all labels and those of images answered right."""
     return [(int((right == label).sum()), int((labels == label).sum())) for label in classes]
 
 
@@ -40,24 +34,35 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
     Args:
         tasks: length of the stream.
         stream: name of the stream that is evaluated; evaluations of other streams do not enter.
+        classes: number of classes that each task adds, for :attr:`confusion` where answers are of all tasks' classes.
+        labels: numbers of the classes of each task; empty where no class is in several tasks.
 
     Attributes:
         class_counts: for each class of each task, in the order of the experience's ``classes_in_this_experience``, the
             number of right answers and of images in the last evaluation; tasks that were not evaluated then are empty.
+        confusion: ``C[i][j]``: how many of task i's images were answered with a class of task j in that evaluation. A
+            class of several tasks counts as one of task i where that has it, otherwise as one of the first of them.
     """
 
-    def __init__(self, tasks: int, stream: str = "test") -> None:
+    def __init__(
+        self, tasks: int, stream: str = "test", *, classes: Sequence[int] = (), labels: Sequence[Sequence[int]] = ()
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.tasks = tasks
-        self.stream = stream
+        self.tasks, self.stream, self._labels = tasks, stream, labels
+        counts = torch.tensor([*classes], dtype=torch.int64)
+        self._first_tasks = torch.arange(len(classes)).repeat_interleave(counts)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything."""
         self.matrix: list[list[float | None]] = [[None] * self.tasks for _ in range(self.tasks)]
-        self.class_counts: list[list[tuple[int, int]]] = [[] for _ in range(self.tasks)]
-        self._learned: int | None = None
+        self._begin(None)
         self.before_eval_exp(None)
+
+    def _begin(self, learned: int | None) -> None:
+        self._learned = learned
+        self.class_counts: list[list[tuple[int, int]]] = [[] for _ in range(self.tasks)]
+        self.confusion: list[list[int]] = [[] for _ in range(self.tasks)] if len(self._first_tasks) else []
 
     def result(self) -> list[list[float | None]]:
         """The matrix, a row per learned task."""
@@ -83,10 +88,14 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
         accuracy = len(right) / len(labels)
         self.matrix[learned][task] = accuracy
         if learned != self._learned:
-            self.class_counts = [[] for _ in range(self.tasks)]
-            self._learned = learned
+            self._begin(learned)
         classes = getattr(experience, "classes_in_this_experience", None) or labels.unique().tolist()
         self.class_counts[task] = class_counts(labels, right, classes)
+        if self.confusion:
+            task_of = self._first_tasks.clone()
+            if self._labels:
+                task_of[list(self._labels[task])] = task
+            self.confusion[task] = torch.bincount(task_of[answers], minlength=self.tasks).tolist()
         name = f"AccuracyMatrix/{self.stream}/Task{task:03d}"
         return [MetricValue(self, name, accuracy, strategy.clock.train_iterations)]
 
@@ -94,78 +103,9 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
         return "AccuracyMatrix"
 
 
-class TaskConfusion(PluginMetric[list[list[int]]]):
-    """``C[i][j]``: how many of task i's test images were answered with a class of task j, in the last evaluation.
-
-    For the class-incremental scenario, in which an answer is one of all tasks' classes, numbered through. A class of
-    several tasks counts as one of task i where that has it, otherwise as one of the first of them. Answers are counted
-    on the device; there is one synchronisation per evaluated task.
-
-    Args:
-        classes: number of classes that each task adds, in the order in which they are learned.
-        labels: numbers of the classes of each task; empty where no class is in several tasks.
-        stream: name of the stream that is evaluated; evaluations of other streams do not enter.
-
-    Example:
-        ``EvaluationPlugin(AccuracyMatrix(5), TaskConfusion(plan.classes_per_task), loggers=[])``
-    """
-
-    def __init__(self, classes: Sequence[int], labels: Sequence[Sequence[int]] = (), stream: str = "test") -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.tasks = len(classes)
-        self.stream = stream
-        self._labels = labels
-        self._first_tasks = torch.arange(self.tasks).repeat_interleave(torch.tensor(classes))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self.counts: list[list[int]] = [[] for _ in range(self.tasks)]
-        self._learned: int | None = None
-        self.before_eval_exp(None)
-
-    def result(self) -> list[list[int]]:
-        """The counts, a row per evaluated task; rows of others are empty."""
-        return [list(row) for row in self.counts]
-
-    def before_eval_exp(self, strategy: Any) -> None:
-        """Start counting a task."""
-        self._answers: torch.Tensor | int = 0
-        self._task_of = self._first_tasks.clone()
-        if strategy is not None and self._labels:
-            task = int(strategy.experience.current_experience)
-            self._task_of[list(self._labels[task])] = task
-
-    def after_eval_iteration(self, strategy: Any) -> None:
-        """Count a batch."""
-        super().after_eval_iteration(strategy)
-        answers = strategy.mb_output.argmax(dim=1)
-        self._task_of = self._task_of.to(answers.device)
-        tasks = self._task_of[answers]
-        # A sum over comparisons: bincount asks the device for the largest value, which waits for it.
-        places = torch.arange(self.tasks, device=answers.device)
-        self._answers = self._answers + (tasks.unsqueeze(1) == places).sum(dim=0)
-
-    def after_eval_exp(self, strategy: Any) -> None:
-        """Enter the task's answers; those of an earlier evaluation go."""
-        learned = strategy.clock.train_exp_counter - 1
-        if strategy.experience.origin_stream.name != self.stream or isinstance(self._answers, int) or learned < 0:
-            return
-        if learned != self._learned:
-            self.counts = [[] for _ in range(self.tasks)]
-            self._learned = learned
-        self.counts[int(strategy.experience.current_experience)] = self._answers.tolist()
-
-    def __str__(self) -> str:
-        return "TaskConfusion"
-
-
 class ModelSizes(PluginMetric[dict[str, list[Any]]]):
     """Parameters stored, bits of masks, parameters on the task's path, multiply-accumulates per image and bytes kept,
-    after each learned task.
-
-    Attributes:
-        memory_by_kind: bytes kept after the last task, by kind.
+    after each learned task; ``memory_by_kind`` has the bytes kept after the last one, by kind.
     """
 
     def __init__(self) -> None:
@@ -215,12 +155,8 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
 
 
 def attach(strategy: Any, attached: Mapping[str, Any]) -> None:
-    """Add plugins to a strategy, behind its own; without a state that can be saved it cannot be resumed any more.
-
-    Args:
-        strategy: of Avalanche, which has learned nothing yet.
-        attached: plugins by name.
-    """
+    """Add plugins by name to a strategy of Avalanche that has learned nothing yet, behind its own; without a state that
+    can be saved it cannot be resumed any more."""
     place = strategy.plugins.index(strategy.evaluator)
     strategy.plugins[place:place] = attached.values()
     strategy.attached = dict(attached)
@@ -228,14 +164,7 @@ def attach(strategy: Any, attached: Mapping[str, Any]) -> None:
 
 
 class AttachedValues(SilentLogger):
-    """The last value of each name that metrics gave one, of these metrics alone.
-
-    Args:
-        metrics: of an ``EvaluationPlugin``, whose logger this is.
-
-    Attributes:
-        values: by name; ``None`` for what is no finite number.
-    """
+    """The last value of each name that metrics gave one, of these metrics alone; ``None``: it is no finite number."""
 
     def __init__(self, metrics: Sequence[PluginMetric[Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -251,5 +180,4 @@ class AttachedValues(SilentLogger):
 def _number(value: Any) -> float | None:
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.item()
-    is_finite = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_finite else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -24,17 +24,11 @@ LABEL_BYTES: Final = 2
 
 @dataclass(frozen=True)
 class KeptImages:
-    """Training images kept beyond their task, with their labels.
+    """Training images kept beyond their task, with their labels, e.g. ``KeptImages(200, (1, 28, 28))``.
 
     However a strategy keeps them, as tensors or as places in a stream, a deployment has to keep the images: 8 bits for
-    each pixel and channel, from which batches can be made bit by bit, and a byte each for label and task.
-
-    Attributes:
-        count: how many.
-        shape: channels as the data set has them (before grey images are repeated), height and width.
-
-    Example:
-        ``KeptImages(200, (1, 28, 28)).nbytes``  # 157,200
+    each pixel and channel, and a byte each for label and task. The shape has channels as the data set has them, before
+    grey images are repeated, height and width.
     """
 
     count: int
@@ -52,7 +46,7 @@ class KeptImages:
 
 
 def has_state(it: Any) -> bool:
-    """Whether what is attached can be saved and restored with a run."""
+    """Return whether what is attached can be saved and restored with a run."""
     return hasattr(it, "state_dict") and hasattr(it, "load_state_dict")
 
 
@@ -66,15 +60,11 @@ def bytes_by_kind(kept: Mapping[str, Any]) -> dict[str, int]:
 
     Returns:
         Bytes of each kind that takes any. Memory that tensors share is counted once, for the first kind that has it.
-
-    Example:
-        ``bytes_by_kind({"parameters": list(model.parameters()), "teacher": teacher})``
     """
     found: dict[str, int] = {}
     tensors: list[Tensor] = []
     for kind, value in kept.items():
-        parts = list(_parts(value))
-        before = count_bytes(tensors)
+        parts, before = list(_parts(value)), count_bytes(tensors)
         tensors += [part for part in parts if isinstance(part, Tensor)]
         images = sum(part.nbytes for part in parts if isinstance(part, KeptImages))
         if taken := count_bytes(tensors) - before + images:
@@ -83,14 +73,8 @@ def bytes_by_kind(kept: Mapping[str, Any]) -> dict[str, int]:
 
 
 def memory_of(strategy: Any) -> dict[str, int] | None:
-    """Count what a strategy keeps for later tasks, in bytes by kind.
-
-    Args:
-        strategy: an Avalanche strategy; between two tasks.
-
-    Returns:
-        Bytes by kind; ``None`` where it does not say what it keeps, as Avalanche's own do not, nor attached plugins
-        without ``state_dict()``.
+    """Count what an Avalanche strategy keeps between two tasks, in bytes by kind; ``None`` where it does not say so, as
+    Avalanche's own do not, nor attached plugins without ``state_dict()``.
     """
     kept: Mapping[str, Any] = getattr(strategy, "kept", dict)()
     plugins = [it for it in getattr(strategy, "attached", {}).values() if not isinstance(it, PluginMetric)]
@@ -106,9 +90,6 @@ def _parts(value: Any) -> Iterator[Tensor | KeptImages]:
         yield value
     elif isinstance(value, TaskImages):
         yield KeptImages.of(value)
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _parts(part)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for part in value:
+    elif isinstance(value, Mapping | list | tuple | set | frozenset):
+        for part in value.values() if isinstance(value, Mapping) else value:
             yield from _parts(part)
