@@ -23,7 +23,7 @@ from seu_bench.sweeps import run_job, with_share
 from seu_bench.utils.files import make_folder, write_atomic
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
-from seu_bench_ray import RayOptions
+from seu_bench_ray.options import RayOptions
 
 #: Seconds within which an address must answer.
 _ANSWER: Final = 5.0

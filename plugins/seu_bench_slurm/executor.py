@@ -24,7 +24,7 @@ from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
 from seu_bench.sweeps import run_job
 from seu_bench.utils.files import cannot_write, make_folder, write_atomic
 from seu_bench.utils.text import printable
-from seu_bench_slurm import SlurmOptions
+from seu_bench_slurm.options import SlurmOptions
 
 #: Seconds between two looks for results, and between two questions to Slurm's queue, which many may ask.
 _LOOK: Final = 0.5

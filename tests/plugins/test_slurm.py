@@ -131,8 +131,8 @@ def test_slurm_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_jobs_that_are_lost_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submitted again as often as was asked for; then it is said how the last one ended."""
-    from seu_bench_slurm import SlurmOptions
     from seu_bench_slurm.executor import SlurmExecutor
+    from seu_bench_slurm.options import SlurmOptions
 
     (job,) = tiny_jobs(tmp_path / "results", "0")
     (tmp_path / "seed0").touch()
