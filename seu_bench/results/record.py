@@ -309,15 +309,11 @@ class Record(Versioned):
     def _repr_html_(self) -> str:
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
         notes = [self.run_id, *([self.error] if self.error else [])]
-        matrix = [
-            (name, *(None if value is None else f"{100 * value:.1f}" for value in row))
-            for name, row in zip(self.task_names, self.accuracy_matrix, strict=False)
-            if set(row) - {None}
-        ]
-        tasks = [str(task) for task in range(len(self.task_names))]
+        done = zip(self.task_names, self.accuracy_matrix, strict=False)
+        matrix = [(name, *(None if it is None else f"{100 * it:.1f}" for it in row)) for name, row in done]
         metrics = [(name, f"{value:,.7g}") for name, value in self.metrics.items() if value is not None]
-        matrix_table = html_table(what, ["accuracy (%) after", *tasks], matrix, notes)
-        return "\n".join((matrix_table, html_table("metrics", ["metric", "value"], metrics)))
+        accuracies = html_table(what, ["accuracy (%) after", *map(str, range(len(matrix)))], matrix, notes)
+        return "\n".join((accuracies, html_table("metrics", ["metric", "value"], metrics)))
 
     @property
     def submitter(self) -> str | None:
