@@ -17,7 +17,6 @@ from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.perf import page as perf
-from scripts.perf import plain
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
@@ -242,9 +241,3 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     assert found.sets["parameters"][0].rows["ewc"].mean("acc") == 0.2
     assert list(found.sets["quick"][0].rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
-
-
-def test_plain_version_can_be_made() -> None:
-    """What it replaces is there."""
-    with plain.plain():
-        pass
