@@ -53,9 +53,6 @@ def put(folder: Path, *runs: Record) -> Evidence:
     return read_evidence(folder)
 
 
-# --- what is published --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "module",
     [page, scenarios, transfer, inheritance, pytest.param(reference_numbers, marks=pytest.mark.long)],
@@ -141,9 +138,6 @@ def test_readme_claims_are_linked() -> None:
             assert (ROOT / link).exists(), link
 
 
-# --- sweeps -------------------------------------------------------------------------------------------------------
-
-
 def test_sweeps_can_be_read() -> None:
     """Every file is of strategies and components that there are, and writes into its set."""
     registry = Registry()
@@ -175,9 +169,6 @@ def test_reference_sweeps() -> None:
         assert spec.evaluation == ("validation" if name in rates else "test")
         assert (min(spec.seeds) >= 100) == (name in rates)
         assert not resolved(spec, spec.strategy[0]).spec.protocol.ranked
-
-
-# --- on made-up records -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
