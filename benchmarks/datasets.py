@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from seu_bench.plugin.registration import Deferred
 
-from .class_names import CIFAR10, CIFAR100, DIGITS, DTD, EMNIST_LETTERS, FASHION_MNIST, KMNIST
-
 if TYPE_CHECKING:
     from seu_bench.data import DatasetSource
 
-
-def official(
-    name: str,
-    class_name: str,
-    shape: tuple[int, int, int],
-    train_per_class: tuple[int, ...],
-    test_per_class: tuple[int, ...],
-    class_names: tuple[str, ...] = DIGITS,
-    md5: Mapping[str, str] | None = None,
-    **definition: Any,
-) -> Callable[[], DatasetSource]:
-    """Describe an official set, known without its files.
-
-    Args:
-        name: of the data set.
-        class_name: its class in ``torchvision.datasets``.
-        shape: channels, height and width.
-        train_per_class, test_per_class: images per class; a label that never occurs has 0.
-        class_names: of the labels from 0.
-        md5: of the unpacked idx files, by name, where known.
-        definition: further keys of ``[datasets.NAME]``.
-
-    Returns:
-        What builds the source that reads it.
-    """
-
-    def build() -> DatasetSource:
-        from seu_bench.config.benchmark import TorchvisionDefinition
-        from seu_bench.data import DatasetInfo
-        from seu_bench.data.sources import TorchvisionSource
-
-        sizes = len(train_per_class), sum(train_per_class), sum(test_per_class)
-        known = DatasetInfo(name, *shape, *sizes, train_per_class, test_per_class, class_names)
-        table = TorchvisionDefinition(kind="torchvision", class_name=class_name, **definition)
-        return TorchvisionSource(table, name, known, md5)
-
-    return build
+# Names of classes in the order of their labels, as torchvision and the files have them.
+DIGITS = "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+LETTERS = ", ".join(["N/A", *"abcdefghijklmnopqrstuvwxyz"])  # the files have no label 0
+KMNIST = "o, ki, su, tsu, na, ha, ma, ya, re, wo"
+FASHION = "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"
+CIFAR10 = "airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck"
+CIFAR100 = """
+apple, aquarium_fish, baby, bear, beaver, bed, bee, beetle, bicycle, bottle, bowl, boy, bridge, bus, butterfly, camel,
+can, castle, caterpillar, cattle, chair, chimpanzee, clock, cloud, cockroach, couch, crab, crocodile, cup, dinosaur,
+dolphin, elephant, flatfish, forest, fox, girl, hamster, house, kangaroo, keyboard, lamp, lawn_mower, leopard, lion,
+lizard, lobster, man, maple_tree, motorcycle, mountain, mouse, mushroom, oak_tree, orange, orchid, otter, palm_tree,
+pear, pickup_truck, pine_tree, plain, plate, poppy, porcupine, possum, rabbit, raccoon, ray, road, rocket, rose, sea,
+seal, shark, shrew, skunk, skyscraper, snail, snake, spider, squirrel, streetcar, sunflower, sweet_pepper, table, tank,
+telephone, television, tiger, tractor, train, trout, tulip, turtle, wardrobe, whale, willow_tree, wolf, woman, worm"""
+DTD = """
+banded, blotchy, braided, bubbly, bumpy, chequered, cobwebbed, cracked, crosshatched, crystalline, dotted, fibrous,
+flecked, freckled, frilly, gauzy, grid, grooved, honeycombed, interlaced, knitted, lacelike, lined, marbled, matted,
+meshed, paisley, perforated, pitted, pleated, polka-dotted, porous, potholed, scaly, smeared, spiralled, sprinkled,
+stained, stratified, striped, studded, swirly, veined, waffled, woven, wrinkled, zigzagged"""
 
 
 class _LightSource:
@@ -69,30 +49,57 @@ def light(summary: str, build: Callable[[], DatasetSource]) -> DatasetSource:
     return cast("DatasetSource", _LightSource(summary, build))
 
 
+def official(
+    name: str,
+    class_name: str,
+    files: str,
+    shape: tuple[int, int, int],
+    per_class: tuple[tuple[int, ...], tuple[int, ...]],
+    class_names: str,
+    summary: str,
+    sha256: str | None = None,
+    **definition: Any,
+) -> DatasetSource:
+    """Describe an official set of torchvision's, known without its files.
+
+    Args:
+        name: of the data set.
+        class_name: its class in ``torchvision.datasets``.
+        files: where its files lie below the data root, as a pattern.
+        shape: channels, height and width.
+        per_class: training and test images of each class; a label that never occurs has 0.
+        class_names: of the labels from 0, with commas between them.
+        summary: one line that says what it is.
+        sha256: of the loaded set, where torchvision has no checksum of its files.
+        definition: further keys of ``[datasets.NAME]``.
+    """
+
+    def build() -> DatasetSource:
+        from seu_bench.config.benchmark import TorchvisionDefinition
+        from seu_bench.data import DatasetInfo
+        from seu_bench.data.sources import TorchvisionSource
+
+        names = tuple(each.strip() for each in class_names.split(","))
+        sizes = len(names), sum(per_class[0]), sum(per_class[1])
+        known = DatasetInfo(name, *shape, *sizes, *per_class, names)
+        table = TorchvisionDefinition(kind="torchvision", class_name=class_name, **definition)
+        return TorchvisionSource(table, name, known, files, sha256)
+
+    return light(summary, build)
+
+
 _GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
-_TRAIN, _TEST = (6000,) * 10, (1000,) * 10
-_MNIST_SIZES = (
+_EQUAL = (6000,) * 10, (1000,) * 10
+_MNIST = (
     (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
     (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
 )
-_MNIST_MD5 = {
-    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-}
-_FASHION_MD5 = {
-    "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-    "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-    "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-    "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-}
-_SVHN_SIZES = (
+_SVHN = (
     (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
     (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
 )
 _LETTERS: dict[str, Any] = {"train": {"split": "letters"}, "test": {"split": "letters"}}
-#: DTD's first official split, every image resized to a square; training and validation images train.
+#: DTD's first official split; training and validation images train.
 _TEXTURES: dict[str, Any] = {
     "size": 32,
     "channels": 3,
@@ -106,39 +113,42 @@ DATASETS: dict[str, DatasetSource] = {
         "1,797 handwritten digits, 8x8 grey, 10 classes; comes with scikit-learn",
         Deferred("seu_bench.data.sources:DigitsSource"),
     ),
-    "mnist": light(
+    "mnist": official(
+        *("mnist", "MNIST", "MNIST/raw/*-ubyte", _GREY, _MNIST, DIGITS),
         "MNIST: 70,000 handwritten digits, 28x28 grey, 10 classes",
-        official("mnist", "MNIST", _GREY, *_MNIST_SIZES, md5=_MNIST_MD5),
+        "592cc3dfd12010e1780bf15de97185b42372bda3e511f1523c3af39f8b6df78b",
     ),
-    "fashion_mnist": light(
+    "fashion_mnist": official(
+        *("fashion_mnist", "FashionMNIST", "FashionMNIST/raw/*-ubyte", _GREY, _EQUAL, FASHION),
         "Fashion-MNIST: 70,000 articles of clothing, 28x28 grey, 10 classes",
-        official("fashion_mnist", "FashionMNIST", _GREY, _TRAIN, _TEST, FASHION_MNIST, _FASHION_MD5),
+        "0660bde77cbfdf34c87ca9fdf85f8717bc3e563821d8bfa4c96aa01b3ba24285",
     ),
-    "kmnist": light(
+    "kmnist": official(
+        *("kmnist", "KMNIST", "KMNIST/raw/*-ubyte", _GREY, _EQUAL, KMNIST),
         "Kuzushiji-MNIST: 70,000 cursive Japanese characters, 28x28 grey, 10 classes",
-        official("kmnist", "KMNIST", _GREY, _TRAIN, _TEST, KMNIST),
     ),
     # Labels are 1..26 as in the files, so that label 0 is a class without images; pictures are transposed as there.
-    "emnist_letters": light(
+    "emnist_letters": official(
+        *("emnist_letters", "EMNIST", "EMNIST/raw/emnist-letters-*-ubyte", _GREY),
+        *(((0, *(4800,) * 26), (0, *(800,) * 26)), LETTERS),
         "EMNIST letters: 145,600 handwritten letters, 28x28 grey, labels 1..26, transposed as in its files",
-        official(
-            *("emnist_letters", "EMNIST", _GREY, (0, *(4800,) * 26), (0, *(800,) * 26), EMNIST_LETTERS), **_LETTERS
-        ),
+        **_LETTERS,
     ),
-    "svhn": light(
+    "svhn": official(
+        *("svhn", "SVHN", "*_32x32.mat", _COLOUR, _SVHN, DIGITS),
         "SVHN: 99,289 cropped house numbers, 32x32 colour, 10 classes (without the extra set)",
-        official("svhn", "SVHN", _COLOUR, *_SVHN_SIZES),
     ),
-    "cifar10": light(
+    "cifar10": official(
+        *("cifar10", "CIFAR10", "cifar-10-batches-py/*", _COLOUR, ((5000,) * 10, (1000,) * 10), CIFAR10),
         "CIFAR-10: 60,000 photographs, 32x32 colour, 10 classes",
-        official("cifar10", "CIFAR10", _COLOUR, (5000,) * 10, _TEST, CIFAR10),
     ),
-    "cifar100": light(
+    "cifar100": official(
+        *("cifar100", "CIFAR100", "cifar-100-python/*", _COLOUR, ((500,) * 100, (100,) * 100), CIFAR100),
         "CIFAR-100: 60,000 photographs, 32x32 colour, 100 classes (fine labels)",
-        official("cifar100", "CIFAR100", _COLOUR, (500,) * 100, (100,) * 100, CIFAR100),
     ),
-    "dtd": light(
+    "dtd": official(
+        *("dtd", "DTD", "dtd/dtd/images/*/*", _COLOUR, ((80,) * 47, (40,) * 47), DTD),
         "DTD: 5,640 pictures of textures, resized to 32x32 colour, 47 classes; training and validation set train",
-        official("dtd", "DTD", _COLOUR, (80,) * len(DTD), (40,) * len(DTD), DTD, **_TEXTURES),
+        **_TEXTURES,
     ),
 }

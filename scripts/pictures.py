@@ -26,7 +26,6 @@ from selenium import webdriver
 
 from seu_bench.results import Layout, Record, read_records, write_report
 from seu_bench.results.record import write_record
-from seu_bench.results.report import Limits
 
 #: Columns of the terminal; width and height of the browser's window.
 COLUMNS: Final = 104
@@ -118,7 +117,7 @@ def main() -> None:
         terminal = Path(folder) / "terminal.svg"
         terminal.write_text(terminal_page(shown), encoding="utf-8")
         page = write_report(results, benchmark=given.benchmark).page
-        wide = write_report(results, Path(folder) / "wide.html", limits=Limits(16), layout=Layout.of("7in"))
+        wide = write_report(results, Path(folder) / "wide.html", top=16, layout=Layout.of("7in"))
         (front,) = (path for path in wide.figures if path.name.endswith("accuracy-memory.png"))
         shutil.copy(front, given.output / "accuracy_memory.png")
         with browser(*WINDOW) as driver:

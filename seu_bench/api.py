@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
         SeuBenchError: the sweep was refused, and nothing was begun; or its executor failed.
     """
     from seu_bench.results.building import make_leaderboards
-    from seu_bench.sweeps.driver import GuardedExecutor, SweepEstimate, run_sweep
+    from seu_bench.sweeps.driver import GuardedExecutor, run_sweep
     from seu_bench.sweeps.plan import plan_sweep
     from seu_bench.sweeps.spec import make_spec
 
@@ -155,8 +156,8 @@ def sweep(file: str | Path | None = None, *, progress: bool = False, **given: An
     registry = use_plugins(spec.plugin)
     plan = plan_sweep(registry, spec)
     executor = GuardedExecutor(registry, spec)
-    with _display(plan, progress) as display:
-        result = run_sweep(plan, executor, SweepEstimate(plan), display)
+    with _display(progress, plan, executor.slots) as display:
+        result = run_sweep(plan, executor, display)
     if any(record.may_be_ranked for record in result.records):
         make_leaderboards(spec.results, registry.known_metrics)
     return result
@@ -179,28 +180,22 @@ def tune(*, progress: bool = False, **given: Any) -> TuneResult:
     Raises:
         SeuBenchError: the tuning was refused, and nothing was begun; or its executor failed.
     """
-    from seu_bench.sweeps.driver import SweepEstimate
     from seu_bench.sweeps.tune_spec import make_tune_spec
     from seu_bench.sweeps.tuning import run_tuning
-
-    @contextlib.contextmanager
-    def shown(plan: SweepPlan, _: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
-        with _display(plan, progress) as display:
-            yield SweepEstimate(plan), display
 
     end_import()
     given = _without_classes(given)
     registry = use_plugins(given.get("plugin", ()))
-    return run_tuning(registry, make_tune_spec(given, registry), shown)
+    return run_tuning(registry, make_tune_spec(given, registry), functools.partial(_display, progress))
 
 
 @contextlib.contextmanager
-def _display(plan: SweepPlan, progress: bool) -> Iterator[SweepDisplay]:
+def _display(progress: bool, plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
     from rich.console import Console
 
     from seu_bench.cli.progress import SweepDisplay
 
-    display = SweepDisplay(plan, None if progress else Console(quiet=True, force_terminal=False))
+    display = SweepDisplay(plan, slots, None if progress else Console(quiet=True, force_terminal=False))
     with display.bars:
         yield display
 

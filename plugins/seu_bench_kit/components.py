@@ -12,7 +12,6 @@ from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
 from seu_bench.plugin.registration import LazyFactory
 from seu_bench.training.interfaces import Component
-from seu_bench.utils.packages import remedy_for
 
 if TYPE_CHECKING:
     import torch
@@ -197,5 +196,5 @@ def component_passes(component: Component, schedule: Schedule, train_images: int
     except Exception as error:
         raise PluginError(
             f"{component} failed in estimate_passes(): {type(error).__name__}: {error}",
-            remedy=f"choose another {component.kind}, or {remedy_for(component.package)}",
+            remedy=f"choose another {component.kind}, or report it to the author of {component.package}",
         ) from error

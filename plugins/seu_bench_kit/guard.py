@@ -17,7 +17,6 @@ from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.training.interfaces import Component
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
 from seu_bench.utils.hardware import impossible_value
-from seu_bench.utils.packages import remedy_for
 from seu_bench_kit.components import CreationTask, SearchTask, component_passes
 
 
@@ -130,7 +129,8 @@ class GuardedStage(Stage[Result]):
             raise RunError(
                 f"{self._owner} failed {self._place}: {known.what}",
                 where=known.where,
-                remedy=known.remedy or f"choose another {self._owner.kind}, or {remedy_for(self._owner.package)}",
+                remedy=known.remedy
+                or f"choose another {self._owner.kind}, or report it to the author of {self._owner.package}",
             ) from error
 
 

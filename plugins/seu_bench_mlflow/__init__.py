@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -45,17 +46,21 @@ class MlflowLogger:
 
         self._folder, self._options = folder, options
         self._client: Any = None
-        self._run = ""
-        self._resumed = False
+        self._run, self._resumed = "", False
 
     def begin(self, run: LoggedRun) -> None:
         """Open the store, and the run in it."""
         from mlflow import MlflowClient
         from mlflow.entities import Param
+        from mlflow.exceptions import MlflowException
 
-        uri = self._options.tracking_uri
+        uri, name = self._options.tracking_uri, self._options.experiment
         self._client = client = self._open() if uri is None else MlflowClient(uri)
-        experiment = self._experiment_id()
+        # Artifacts, which we have none of, would otherwise be due in the folder that the run was called in.
+        place = None if uri else (self._folder / "artifacts").resolve().as_uri()
+        with contextlib.suppress(MlflowException):  # it is there
+            client.create_experiment(name, artifact_location=place)
+        experiment = client.get_experiment_by_name(name).experiment_id
         known = client.search_runs([experiment], f"tags.\"seu_bench.attempt\" = '{run.attempt}'", max_results=1)
         self._resumed = bool(known)
         if known:
@@ -78,9 +83,8 @@ class MlflowLogger:
         """A metric each, in one call."""
         from mlflow.entities import Metric
 
-        now = int(1000 * time.time())
-        metrics = [Metric(name, value, now, measured.step) for name, value in measured.values.items()]
-        self._client.log_batch(self._run, metrics=metrics)
+        now, values = int(1000 * time.time()), measured.values.items()
+        self._client.log_batch(self._run, metrics=[Metric(name, value, now, measured.step) for name, value in values])
 
     def end(self, status: str) -> None:
         """End the run in the store; its tag ``seu_bench.status`` has our word for it."""
@@ -88,44 +92,22 @@ class MlflowLogger:
         self._client.set_terminated(self._run, _STATUS[status])
 
     def _open(self) -> Any:
-        """The store in our folder: a database, because MLflow keeps no more than that in files of its own."""
+        """The database in our folder, which the first of several runs makes."""
         from filelock import FileLock
         from mlflow import MlflowClient
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        quiet = [logging.getLogger(name) for name in ("mlflow", "mlflow.store.db.utils", "alembic")]
-        levels = [logger.level for logger in quiet]
-        # Two runs that begin at once would both make its tables.
         with FileLock(self._folder / "mlflow.lock", timeout=120), warnings.catch_warnings():
             # MLflow 3.17 loads its tables in a way that SQLAlchemy 2.1 deprecates.
             warnings.filterwarnings("ignore", message="The ``noload`` loader strategy", category=DeprecationWarning)
-            for logger in quiet:
-                logger.setLevel(logging.WARNING)
+            logging.disable(logging.INFO)  # of alembic's
             try:
                 return MlflowClient(f"sqlite:///{(self._folder / 'mlflow.db').resolve()}")
             finally:
-                for logger, level in zip(quiet, levels, strict=True):
-                    logger.setLevel(level)
-
-    def _experiment_id(self) -> str:
-        """Find or create the experiment."""
-        from mlflow.exceptions import MlflowException
-
-        name = self._options.experiment
-        if (known := self._client.get_experiment_by_name(name)) is None:
-            # Artifacts, which we have none of, would otherwise be due in the folder that the run was called in.
-            place = None if self._options.tracking_uri else (self._folder / "artifacts").resolve().as_uri()
-            try:
-                return str(self._client.create_experiment(name, artifact_location=place))
-            except MlflowException:  # another process was faster
-                known = self._client.get_experiment_by_name(name)
-                if known is None:
-                    raise
-        return str(known.experiment_id)
+                logging.disable(logging.NOTSET)
 
 
 def _is_remote(options: MlflowOptions) -> bool:
-    """Anything but a database file or a folder."""
     scheme, separator, _ = (options.tracking_uri or "").partition("://")
     return bool(separator) and scheme.partition("+")[0] not in ("sqlite", "file")
 

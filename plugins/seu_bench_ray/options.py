@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from seu_bench.config import CommandLine, Options
+from seu_bench.config import Options
 
 
 class RayOptions(Options):
     """Address of Ray, and resources of each job."""
 
-    address: Annotated[str | None, CommandLine(("--ray-address",))] = Field(
-        None,
-        min_length=1,
-        description="address of a cluster: auto, HOST:PORT or ray://HOST:PORT; else a Ray of this machine's own",
+    address: str | None = Field(
+        None, min_length=1, description="of a cluster: auto, HOST:PORT or ray://HOST:PORT; else this machine's own Ray"
     )
-    cpus: float | None = Field(
-        None, gt=0, description="cores reserved for each job, may be a fraction; else as many as its threads"
-    )
-    gpus: Annotated[float | None, CommandLine(("--gpus",))] = Field(
+    cpus: float | None = Field(None, gt=0, description="cores of each job, may be a fraction; else as its threads")
+    gpus: float | None = Field(
         None, ge=0, description="GPUs of each job, may be a fraction such as 0.25; else 1 with --device cuda, or 0"
     )
     jobs: int | None = Field(None, ge=1, description="jobs at once at most; else as many as Ray has room for")

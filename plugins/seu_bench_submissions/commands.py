@@ -205,7 +205,8 @@ def check_submission(
     Manifests, digests, metrics, hostile texts, copies, seeds, what options were tuned on, and what each run must have
     by its own request; of each submission with models some are measured again. Exit status 1 if anything is refused.
     """
-    from seu_bench.engine.verification import claim_faults, verify
+    from seu_bench.engine.verification import verify
+    from seu_bench_submissions.claims import claim_faults
 
     registry, seed = use_plugins(plugin), time.time_ns() % 2**32 if seed is None else seed
     checked = check_submissions(folder, registry.known_metrics, seeds=seeds)

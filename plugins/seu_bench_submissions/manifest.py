@@ -15,10 +15,9 @@ from pydantic import Field
 from seu_bench.config.options import Frozen
 from seu_bench.config.toml_file import validated
 from seu_bench.errors import ResultsError, SeuBenchError, SpecError
-from seu_bench.results.record import Record, runs_folder
+from seu_bench.results.record import FileName, Record, runs_folder
 from seu_bench.results.record_files import record_in
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.record_parts import FileName
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.reading import list_folder, read_file
 

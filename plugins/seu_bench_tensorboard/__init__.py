@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -15,11 +15,6 @@ from seu_bench.utils import escape_markdown
 
 if TYPE_CHECKING:
     from seu_bench.plugin import Register
-
-#: What TensorBoard's table of hyper-parameters shows beside them.
-_RESULTS: Final = tuple(
-    f"final/{name}" for name in ("acc", "learning_acc", "bwt", "forgetting", "mixed_score", "params_total", "macs")
-)
 
 
 class TensorBoardOptions(Options):
@@ -34,26 +29,20 @@ class TensorBoardLogger:
     def __init__(self, options: TensorBoardOptions, folder: Path) -> None:
         self._folder = folder if options.folder is None else Path(options.folder).expanduser()
         self._writer: Any = None
-        self._end: Any = None
         self._last: dict[str, int] = {}
 
     def begin(self, run: LoggedRun) -> None:
-        """Open a new file; configuration and hyper-parameters are written where there is none yet."""
+        """Open a new file; the configuration is written where there is none yet."""
         from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
         from torch.utils.tensorboard import SummaryWriter
-        from torch.utils.tensorboard.summary import hparams
 
         folder = self._folder / run.attempt
-        resumed = any(folder.glob("events.out.tfevents.*"))
-        if resumed:
+        if resumed := any(folder.glob("events.out.tfevents.*")):
             events = EventAccumulator(str(folder), size_guidance={SCALARS: 0})
             events.Reload()
             self._last = {name: max(event.step for event in events.Scalars(name)) for name in events.Tags()[SCALARS]}
         self._writer = SummaryWriter(str(folder))
-        experiment, session, self._end = hparams(dict(run.parameters), dict.fromkeys(_RESULTS))
         if not resumed:
-            self._writer.file_writer.add_summary(experiment)
-            self._writer.file_writer.add_summary(session)
             values = {"run id": run.run_id, **run.tags, **run.parameters}.items()
             rows = [f"| {escape_markdown(str(name))} | {escape_markdown(str(value))} |" for name, value in values]
             self._writer.add_text("run", "\n".join(["| | |", "| --- | --- |", *rows]), 0)
@@ -70,10 +59,8 @@ class TensorBoardLogger:
         self._writer.flush()
 
     def end(self, status: str) -> None:
-        """The status as text; a run that is finished is a success among the hyper-parameters, too."""
+        """Write the status as text."""
         self._writer.add_text("status", status, 0)
-        if status == "finished":
-            self._writer.file_writer.add_summary(self._end)
         self._writer.close()
 
 

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 WITHIN: Final = 30.0
 #: Tags that are labels of a run there; the others are part of its configuration.
 _LABELS: Final = ("strategy", "searcher", "creator", "benchmark", "protocol")
+#: Only what is passed: no console output, no code, no machine statistics.
+_SETTINGS: Final = {
+    **dict.fromkeys(("silent", "disable_code", "disable_git", "disable_job_creation"), True),
+    **dict.fromkeys(("x_disable_machine_info", "x_disable_meta", "x_disable_stats"), True),
+    **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
+    "console": "off",
+}
 
 
 class WandbOptions(Options):
@@ -38,18 +45,14 @@ class WandbOptions(Options):
 
 
 class WandbLogger:
-    """Writes ``<folder>/<attempt>/wandb/``, which Weights & Biases' own process sends where the mode is ``online``.
-
-    Files of an offline run cannot be asked for what is in them, so the last step of each name is saved beside them.
-    """
+    """Writes ``<folder>/<attempt>/wandb/``, and beside it the last step of each name, for a run that is resumed."""
 
     def __init__(self, options: WandbOptions, folder: Path) -> None:
         # Weights & Biases reports errors to its makers unless disabled before it is imported.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
-        self._wandb = wandb
-        self._options = options
+        self._wandb, self._options = wandb, options
         self._folder = folder if options.folder is None else Path(options.folder).expanduser()
         self._run: Any = None
         self._steps: dict[str, int] = {}
@@ -62,44 +65,23 @@ class WandbLogger:
         self._steps_file = folder / "steps.json"
         with contextlib.suppress(OSError, ValueError):
             self._steps = dict(json.loads(self._steps_file.read_text(encoding="utf-8")))
-        is_online = self._options.mode == "online"
         # wandb asks for a key where it finds a terminal; a run that waits for an answer would stand still.
         with Path(os.devnull).open(encoding="utf-8") as nothing:
             before, sys.stdin = sys.stdin, nothing
             try:
-                self._run = self._init(run, folder, is_online=is_online)
+                self._run = self._wandb.init(
+                    **self._options.model_dump(include={"project", "entity", "mode"}),
+                    id=run.attempt.replace("/", "-")[-128:],
+                    name=run.run_id,
+                    dir=str(folder),
+                    config={**run.parameters, **{name: run.tags[name] for name in run.tags if name not in _LABELS}},
+                    tags=list(dict.fromkeys(run.tags[name][:64] for name in _LABELS if name in run.tags)),
+                    resume="allow" if self._options.mode == "online" else None,  # wandb sync joins the others
+                    reinit="create_new",
+                    settings=self._wandb.Settings(**_SETTINGS, init_timeout=WITHIN, finish_timeout=WITHIN),
+                )
             finally:
                 sys.stdin = before
-
-    def _init(self, run: LoggedRun, folder: Path, *, is_online: bool) -> Any:
-        return self._wandb.init(
-            project=self._options.project,
-            entity=self._options.entity,
-            id=run.attempt.replace("/", "-")[-128:],
-            name=run.run_id,
-            dir=str(folder),
-            mode=self._options.mode,
-            config={**run.parameters, **{name: run.tags[name] for name in run.tags if name not in _LABELS}},
-            tags=list(dict.fromkeys(run.tags[name][:64] for name in _LABELS if name in run.tags)),
-            resume="allow" if is_online else None,  # offline, wandb sync joins them by the id
-            reinit="create_new",
-            # Only what is passed: no console output, no code, no machine statistics.
-            settings=self._wandb.Settings(
-                silent=True,
-                console="off",
-                disable_code=True,
-                disable_git=True,
-                disable_job_creation=True,
-                save_code=False,
-                symlink=False,
-                init_timeout=WITHIN,
-                finish_timeout=WITHIN,
-                x_disable_machine_info=True,
-                x_disable_meta=True,
-                x_disable_stats=True,
-                x_save_requirements=False,
-            ),
-        )
 
     def last_step(self, name: str) -> int | None:
         """Last step, saved beside the files."""

@@ -42,8 +42,7 @@ class Compared:
     @property
     def mean(self) -> float:
         """Mean difference over the seeds that both rows have."""
-        found = self.difference.summary
-        return found.mean if found else 0.0
+        return self.difference.mean or 0.0
 
     @property
     def side(self) -> Side:

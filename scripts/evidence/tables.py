@@ -97,8 +97,8 @@ def _in_full(found: Compared) -> Iterator[str]:
     shown = known_metric(found.metric).format_cell
     yield change(found.mean, found.metric).removesuffix(" points")
     yield NOTHING if bounds is None else f"{shown(bounds[0])} to {shown(bounds[1])}"
-    yield NOTHING if difference.effect is None else f"{difference.effect:+.2f}"
-    yield NOTHING if difference.corrected is None else f"{difference.corrected:.3g}"
+    yield NOTHING if difference.hedges_g is None else f"{difference.hedges_g:+.2f}"
+    yield NOTHING if difference.p_holm is None else f"{difference.p_holm:.3g}"
     yield difference.verdict
 
 
@@ -179,8 +179,8 @@ def average_ranks(evidence: Evidence, name: str, metric: str = "acc") -> tuple[R
         (
             f"`{row.configuration}`",
             *[f"{row.ranks[place]:g}" for place in found.benchmarks],
-            f"{row.mean:.2f}",
-            NOTHING if row.corrected is None else f"{row.corrected:.3g}",
+            f"{row.average_rank:.2f}",
+            NOTHING if row.p_holm is None else f"{row.p_holm:.3g}",
             row.verdict or "the best",
         )
         for row in found.rows

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.perf.catalogue import comparison
-from seu_bench.utils.memory import keep_freed_memory
+from seu_bench.utils.hardware import keep_freed_memory
 
 
 def measured(name: str) -> dict[str, Any]:

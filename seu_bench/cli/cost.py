@@ -10,7 +10,7 @@ import click
 from seu_bench.cli.options import fields_command, format_option, print_as
 from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.plugin.registry import use_plugins
-from seu_bench.utils.text import about
+from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
@@ -93,5 +93,5 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     flops = f", {between('train_flops')} operations" if document["train_flops"] is not None else ""
     yield f"  together {document['image_passes']:,} image passes to learn{flops}"
     if document["seconds"] is not None:
-        yield f"  {about(document['seconds'])} on this machine"
+        yield f"  about {format_seconds(document['seconds'])} on this machine"
     yield from document["warnings"]

@@ -13,22 +13,20 @@ from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record_files import find_record
-from seu_bench.utils.files import is_standard_output
 
 
 @verbosity_options
 @request_command("results", "plugin")
 @click.argument("run", metavar="RUN", shell_complete=run_ids)
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
-@click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True)
 @click.option(
     "--output",
     type=output_path,
     default=None,
     metavar="FILE",
-    help="File to write, or - for standard output [default: in the run's folder].",
+    help="File to write [default: in the run's folder].",
 )
-def export(run: str, results: Path, task: int, form: str, output: Path | None, plugin: tuple[Path, ...]) -> None:
+def export(run: str, results: Path, task: int, output: Path | None, plugin: tuple[Path, ...]) -> None:
     """Export the network of one task to ONNX.
 
     RUN is a run id, a unique prefix of one, or the run's folder. The file holds the path of the task alone: input
@@ -38,9 +36,7 @@ def export(run: str, results: Path, task: int, form: str, output: Path | None, p
 
     use_plugins(plugin)
     path = export_onnx(run, task, results=results, output=output)
-    if is_quiet() and is_standard_output(path):
-        return
-    click.echo(str(path) if is_quiet() else f"{form}: {path}", err=is_standard_output(path))
+    click.echo(str(path) if is_quiet() else f"onnx: {path}")
 
 
 @verbosity_options

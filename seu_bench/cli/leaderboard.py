@@ -17,7 +17,7 @@ from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_con
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
-from seu_bench.results.building import LeaderboardBuild, finished_unranked, make_leaderboards, unranked_leaderboards
+from seu_bench.results.building import LeaderboardBuild, make_leaderboards, unranked_leaderboards
 from seu_bench.results.comparison import BenchmarkComparison, compare_over_benchmarks
 from seu_bench.results.formats import to_csv, to_latex, to_markdown
 from seu_bench.results.leaderboard import Leaderboard, count, parse_metric, parse_view
@@ -176,9 +176,10 @@ def _say_none(
     click.echo("no record can be ranked" + (f" for benchmark {benchmark!r}" if benchmark else ""), err=aside)
     for line in made.excluded(benchmark, unranked=unranked):
         click.echo(f"  {line}", err=aside)
-    if not unranked and (others := finished_unranked(made.records, benchmark)):
+    others = [board.records for board in unranked_leaderboards(made.records) if benchmark in (None, board.benchmark)]
+    if others and not unranked:
         shown = command("leaderboard", "--unranked", benchmark=benchmark, results=results)
-        click.echo(f"{shown} shows {count(others, 'finished run')} of these, not ranked", err=aside)
+        click.echo(f"{shown} shows {count(sum(others), 'finished run')} of these, not ranked", err=aside)
 
 
 def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> RenderableType:
@@ -187,8 +188,8 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
     rows = [
         (
             row.configuration,
-            f"{row.mean:.2f}",
-            "-" if row.corrected is None else f"{row.corrected:.4f}",
+            f"{row.average_rank:.2f}",
+            "-" if row.p_holm is None else f"{row.p_holm:.4f}",
             row.verdict or "the best",
             *[metric.format_cell(means[row.configuration]) for means in compared.means.values()],
         )
@@ -197,7 +198,7 @@ def rank_table(compared: BenchmarkComparison, metrics: Mapping[str, Metric]) -> 
     headings = ("configuration", ">rank", ">p (Holm)", "beside the best", *[f">{name}" for name in ranks.benchmarks])
     title = f"{compared.place}: average ranks in {metric.column or compared.metric}"
     tested = "no test: too few benchmarks or configurations"
-    if ranks.p_value is not None:
-        tested = f"Friedman's test: chi-squared {ranks.statistic:.2f}, p = {ranks.p_value:.4f}"
+    if ranks.friedman_p_value is not None:
+        tested = f"Friedman's test: chi-squared {ranks.friedman_chi_squared:.2f}, p = {ranks.friedman_p_value:.4f}"
     lines = [tested, *compared.conditions, *[f"not compared: {name}" for name in compared.excluded]]
     return Group(new_table(title, headings, rows, pad=0), Text("\n").join(map(literal, lines)))

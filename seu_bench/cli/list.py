@@ -20,8 +20,6 @@ from seu_bench.utils import progress as bars
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from seu_bench.data.dataset import DatasetSource
-
 #: How an option of each kind is given.
 _GIVEN: Final[Mapping[str, str]] = {
     "strategy": "-o {key}=VALUE",
@@ -176,9 +174,8 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
     if context.invoked_subcommand is not None:
         return
     known = {name: (entry.factory, entry.summary) for name, entry in Registry().datasets.items()}
-    folders = {name: (source, source.summary) for name, source in _folders(data_root).items() if name not in known}
     rows: list[dict[str, Any]] = []
-    for name, (source, summary) in bars.tracked([*known.items(), *folders.items()], "checking data sets"):
+    for name, (source, summary) in bars.tracked(known.items(), "checking data sets"):
         row: dict[str, Any] = {"name": name, "where": None, "bytes": None, "summary": summary}
         try:
             state = source.state(data_root)
@@ -188,17 +185,6 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
             row |= {"status": "unusable", "detail": f"{type(error).__name__}: {error}"}
         rows.append(row)
     print_as(form, rows, _data_lines(rows))
-
-
-def _folders(data_root: Path | None) -> dict[str, DatasetSource]:
-    """Well-known sets that are folders below the data root, which benchmarks define for themselves."""
-    from seu_bench.config.benchmark import FolderDefinition
-    from seu_bench.data.folders import LAYOUTS, KnownFolderSource
-
-    tables = {name: {"kind": "folder", "layout": name, "size": 64} for name in LAYOUTS}
-    return {
-        name: KnownFolderSource(FolderDefinition.model_validate(it), name, data_root) for name, it in tables.items()
-    }
 
 
 def _data_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -220,9 +206,7 @@ def fetch(context: click.Context, name: str, data_root: Path | None) -> None:
 
     if data_root is None and context.parent is not None:
         data_root = context.parent.params["data_root"]  # seu-bench data --data-root FOLDER fetch NAME
-    root, datasets = default_data_root(data_root), Registry().datasets
-    folders = {} if name in datasets else _folders(root)
-    source = folders[name] if name in folders else datasets.find(name).factory
+    root, source = default_data_root(data_root), Registry().datasets.find(name).factory
     source.fetch(root)
     state = source.state(root)
     click.echo(f"{name}: {state.status}" + (f", {state.where}" if state.where else ""))

@@ -24,9 +24,8 @@ from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyCommand
 from seu_bench.plugin.registry import PACKAGE, Entry, Kind, broken, collect, installed_points, load_plugins
 from seu_bench.utils import progress as bars
-from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
-from seu_bench.utils.memory import keep_freed_memory
-from seu_bench.utils.startup import defer_imports, wait_passively
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, keep_freed_memory, shortage
+from seu_bench.utils.startup import defer_imports
 from seu_bench.utils.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -60,9 +59,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
     "new": _core("new:new", "Write the file that a method of your own begins with, and its test."),
-    "completion": _core(
-        "completion:completion", "Print the script that completes commands, options, names and run ids in a shell."
-    ),
 }
 
 
@@ -161,7 +157,8 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the command ``seu-bench``: errors become one message and an :class:`ExitStatus`."""
     defer_imports()
-    wait_passively()
+    # Threads that wait for one another leave their core to others; else two are many times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     keep_freed_memory()
     # Where in the code it was raised tells a user nothing.
     warnings.formatwarning = lambda message, *_place: f"warning: {printable_lines(str(message))}\n"

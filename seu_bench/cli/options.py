@@ -27,7 +27,7 @@ format_option = click.option(
 
 
 def output_path(value: str) -> Path:
-    """Type of ``--output``: a file, or ``-`` for standard output; an empty path would mean the working folder."""
+    """Type of ``--output``; an empty path would mean the working folder."""
     if not value:
         raise click.BadParameter("the path is empty")
     return Path(value)
@@ -56,7 +56,7 @@ def print_as(form: str, document: object, parts: Iterable[str | RenderableType])
 
 
 def fields_command(
-    model: type[BaseModel], names: Collection[str], kind: type[click.Command] = click.Command, *, unset: bool = False
+    model: type[BaseModel], names: Collection[str], *, unset: bool = False
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator for a command with an option for each of these fields of a model, after its own options.
 
@@ -71,7 +71,7 @@ def fields_command(
     }
 
     def make(function: Callable[..., Any]) -> click.Command:
-        command = click.command(function.__name__.strip("_").replace("_", "-"), cls=kind)(function)
+        command = click.command(function.__name__.strip("_").replace("_", "-"))(function)
         command.params += [field_option(name, field, unset=unset) for name, field in fields.items()]
         return command
 

@@ -15,8 +15,8 @@ from seu_bench.engine.forecast import Forecast
 from seu_bench.errors import Interruption
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Noticed, Started
-from seu_bench.utils.console import watching_console
-from seu_bench.utils.text import printable
+from seu_bench.utils.progress import watching_console
+from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from seu_bench.sweeps.plan import SweepPlan
     from seu_bench.training.interfaces import Cost
     from seu_bench.training.stage import StageProgress
-
-
-def duration(seconds: float | None) -> str:
-    """``1:02:03``, ``4:05`` or ``-:--``."""
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class _Display:
@@ -59,7 +50,6 @@ class ProgressDisplay(_Display):
     Args:
         console: standard error by default, so that standard output holds results alone.
         each_stage: whether to print a line per finished stage on a terminal, too.
-        begun: called when training is about to begin.
         foretell: returns what is to be said of the time that a run of this cost takes.
     """
 
@@ -68,13 +58,12 @@ class ProgressDisplay(_Display):
         console: Console | None = None,
         *,
         each_stage: bool = False,
-        begun: Callable[[], None] = lambda: None,
         foretell: Callable[[Cost], str] = lambda _: "",
     ) -> None:
         super().__init__(console)
         self.forecast = Forecast(0)
         self._each_stage = each_stage or self.bars.disable
-        self._begun, self._foretell = begun, foretell
+        self._foretell = foretell
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
         self._tasks = 0
@@ -82,7 +71,6 @@ class ProgressDisplay(_Display):
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
         """Say what is run, and open the bars."""
-        self._begun()
         self._tasks = len(record.task_names)
         self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
@@ -98,7 +86,7 @@ class ProgressDisplay(_Display):
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
         accuracy = progress.report.accuracy
         note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
-        left = duration(self.forecast.left)
+        left = format_seconds(self.forecast.left)
         epoch = f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
         self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
         self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
@@ -115,7 +103,7 @@ class ProgressDisplay(_Display):
     def run_finished(self, record: Record) -> None:
         """Close the bars."""
         self.bars.stop()
-        self.say(f"{record.status} after {duration(record.seconds)}")
+        self.say(f"{record.status} after {format_seconds(record.seconds)}")
 
 
 class SweepDisplay(_Display):
@@ -123,50 +111,48 @@ class SweepDisplay(_Display):
 
     Args:
         plan: of the sweep.
+        slots: jobs at once; ``None``: not known.
         console: standard error by default.
     """
 
-    def __init__(self, plan: SweepPlan, console: Console | None = None) -> None:
+    def __init__(self, plan: SweepPlan, slots: int | None, console: Console | None = None) -> None:
+        from seu_bench.sweeps.plan import SweepEstimate
+
         super().__init__(console)
         self._labels = {job.run_id: job.label for job in plan.jobs}
-        self._done = len(plan.jobs) - len(plan.pending)
-        self._seconds: float | None = None
-        self._shares: dict[str, float] = {}
+        self._left = {job.run_id: job for job in plan.pending}
+        self._done = len(plan.jobs) - len(self._left)
+        self._estimate = SweepEstimate(plan, slots)
         self._bar = self.bars.add_task("sweep", total=max(1, len(plan.jobs)), note="")
         self._update()
 
     def __call__(self, report: SweepReport) -> None:
         """Show a report."""
-        from seu_bench.sweeps.driver import JobResult, Progressed, Remaining
-
         match report:
             case Started(run_id=run_id, where=where):
                 self.say(f"{self._labels[run_id]}: started" + (f" on {where}" if where else ""))
-            case Progressed(run_id=run_id, progress=progress):
-                self._shares[run_id] = min(1.0, progress.passed / max(1, progress.planned))
             case Noticed():
                 self.say(f"{self._labels[report.run_id]}: {report.message}")
-            case JobResult():
-                self._end(report)
             case Interruption():
                 self.say(f"{report.reason}: running jobs write their checkpoints; once more stops at once")
-            case Remaining():
-                self._seconds = report.seconds
+            case _:
+                self._end(report)
         self._update()
 
     def _end(self, result: JobResult) -> None:
-        self._shares.pop(result.job.run_id, None)
         if result.status == "pending":
             return
-        self._done += result.status == "finished" or result.job.state != "finished"
+        job = self._left.pop(result.job.run_id)
+        self._done += 1
         outcome = f"{result.status}: {result.message}"
         if result.status == "finished" and result.record is not None:
+            self._estimate.learn(job, result.record.seconds)
             accuracy = result.record.metrics.get("acc")
-            outcome = f"finished in {duration(result.record.seconds)}"
+            outcome = f"finished in {format_seconds(result.record.seconds)}"
             outcome += "" if accuracy is None else f", accuracy {100 * accuracy:.2f} %"
         self.say(f"[{self._done}/{len(self._labels)}] {result.job.label}: {outcome}")
 
     def _update(self) -> None:
-        left = f"about {duration(self._seconds)} left" if self._seconds is not None else "time not known yet"
-        done = self._done + sum(self._shares.values())
-        self.bars.update(self._bar, completed=done, note=f"{self._done}/{len(self._labels)} jobs, {left}")
+        seconds = self._estimate.of(self._left.values())
+        left = f"about {format_seconds(seconds)} left" if seconds is not None else "time not known yet"
+        self.bars.update(self._bar, completed=self._done, note=f"{self._done}/{len(self._labels)} jobs, {left}")

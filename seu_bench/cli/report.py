@@ -12,15 +12,14 @@ from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
-from seu_bench.utils.files import is_standard_output
 
 if TYPE_CHECKING:
-    from seu_bench.results.report import Layout
+    from seu_bench.results.report.drawing import Layout
 
 
 def _layout(value: str) -> Layout:
     """Type of ``--column-width``."""
-    from seu_bench.results.report import Layout
+    from seu_bench.results.report.drawing import Layout
 
     try:
         return Layout.of(value)
@@ -34,12 +33,13 @@ def _layout(value: str) -> Layout:
     "--output",
     default=None,
     metavar="PATH",
-    help="HTML page to write, or - for standard output; figures go beside it [default: report.html in the results].",
+    help="HTML page to write; figures go beside it [default: report.html in the results].",
 )
 @click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
-@click.option("--top", type=click.IntRange(1, 24), default=8, help="Most configurations drawn in each group [8].")
-@click.option("--figures", type=click.IntRange(min=0), default=30, help="Most figures of all groups together [30].")
+@click.option(
+    "--top", type=click.IntRange(0, 24), default=8, help="Most configurations drawn in each group; 0: none [8]."
+)
 @click.option("--unranked", is_flag=True, help="Show finished runs that are never ranked, such as those of smoke, too.")
 @click.option(
     "--column-width",
@@ -55,7 +55,6 @@ def report(
     benchmark: str | None,
     protocol: str | None,
     top: int,
-    figures: int,
     layout: Layout | None,
     unranked: bool,
 ) -> None:
@@ -63,29 +62,27 @@ def report(
 
     It is made from records alone, and can be repeated at any time. For a paper: seu-bench report --column-width icml
     """
-    from seu_bench.results.report import Limits, write_report
+    from seu_bench.results.report.page import write_report
 
     written = write_report(
         results,
         None if output is None else output_path(output),
         benchmark,
         protocol,
-        Limits(configurations=top, figures=figures),
         Registry().known_metrics,
+        top=top,
         unranked=unranked,
         layout=layout,
     )
-    err = is_standard_output(written.page)  # which has the page
     if is_quiet():
-        if not err:
-            click.echo(str(written.page))
+        click.echo(str(written.page))
         return
-    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})", err=err)
+    click.echo(f"report: {written.page} ({written.groups} group{'s' * (written.groups != 1)})")
     if written.figures:
         folder = written.figures[0].parent
-        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG", err=err)
+        click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG")
     for line in [*(written.figures if is_verbose() else ()), *written.outside]:
-        click.echo(f"  {line}", err=err)
+        click.echo(f"  {line}")
     if written.outside and not written.groups and not unranked:
         shown = command("report", "--unranked", results=results)
-        click.echo(f"{shown} shows finished runs that are never ranked", err=err)
+        click.echo(f"{shown} shows finished runs that are never ranked")

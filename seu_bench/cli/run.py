@@ -19,13 +19,11 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.building import make_leaderboards
-from seu_bench.results.labels import why_not_ranked
+from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.scenarios import benchmark_title
-from seu_bench.utils.startup import collection_paused
-from seu_bench.utils.text import about, format_seconds, printable_lines
+from seu_bench.utils.text import format_seconds, printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,11 +64,11 @@ def run(form: str, **fields: Any) -> None:
     request = Request(**fields)
     registry = use_plugins(request.plugin)
     stop = StopRequest(request.max_seconds)
-    with collection_paused() as go_on, stop.on_signals():
+    with stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(_time, registry, resolved)
-            display = ProgressDisplay(progress_console(), each_stage=is_verbose(), begun=go_on, foretell=foretell)
+            display = ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
             if is_verbose():
                 _print_resolved(resolved, display)
             return display
@@ -105,22 +103,23 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
         with contextlib.suppress(SeuBenchError):  # options of the one may not fit the other
             other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
             took = speed.predict(other.cost(other.context(other.plan())))
-            advice = f"; --protocol {run.shorter} {about(took)}"
-    return f", {about(seconds)}{advice}"
+            advice = f"; --protocol {run.shorter} about {format_seconds(took)}"
+    return f", about {format_seconds(seconds)}{advice}"
 
 
 def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
-    """Print a run's id and folders, and its options with the source of each value."""
+    """Print a run's id and folders, and its options."""
     from seu_bench.cli.tables import new_table
     from seu_bench.data.dataset import default_data_root
-    from seu_bench.engine.option_sources import option_sources
 
     request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
     display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
     display.say(f"results: {request.results.absolute()}")
     display.say(f"data: {default_data_root(request.data_root)}")
-    rows = [(it.key, "-" if it.value is None else format_value(it.value), it.source) for it in option_sources(run)]
-    display.console.print(new_table("options", ("=option", "value", "=from"), rows))
+    parts = [("", run.options), *((f"{it.kind}.", it.options) for it in (run.searcher, run.creator) if it is not None)]
+    options = ((f"{prefix}{key}", value) for prefix, part in parts for key, value in part.model_dump().items())
+    rows = [(key, "-" if value is None else format_value(value)) for key, value in options]
+    display.console.print(new_table("options", ("=option", "value"), rows))
 
 
 def _print_outcome(

@@ -16,16 +16,14 @@ from rich.table import Table
 
 from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
-from seu_bench.cli.progress import duration
 from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
-from seu_bench.engine.run_folder import RunState, find_state, list_runs
-from seu_bench.engine.run_progress import read_progress
+from seu_bench.engine.forecast import read_progress
+from seu_bench.engine.run_folder import RunState, list_runs
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import runs_folder
 from seu_bench.results.record_files import find_record, record_document
 from seu_bench.results.record_metrics import measured_rows
-from seu_bench.utils.reading import list_folder
 from seu_bench.utils.text import format_seconds, printable
 
 #: States in the order in which runs are followed.
@@ -73,11 +71,12 @@ def _table(found: Sequence[RunState], cells: Sequence[Sequence[str]], note: str 
 
 def _follow(results: Path, state: str | None, rows: int) -> None:
     """Draw the runs until Ctrl-C; where there is no terminal, print a line for each change."""
-    console, look, told = wide_console(), _Look(results), dict[str, list[str]]()
+    console, told = wide_console(), dict[str, list[str]]()
     with contextlib.suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
             began = time.monotonic()
-            found = [run for run in look() if state in (None, run.state)]
+            found = [run for run in list_runs(results) if state in (None, run.state)]
+            found.sort(key=lambda run: _STATES.index(run.state))
             cells = [_cells(run, results) for run in found[: rows or None]]
             if console.is_terminal:
                 live.update(_table(found, cells, "; Ctrl-C ends"), refresh=True)
@@ -87,26 +86,6 @@ def _follow(results: Path, state: str | None, rows: int) -> None:
                     told[name] = news
                     click.echo(f"{name}: {', '.join(filter(None, news))}")
             time.sleep(max(_INTERVAL, (time.monotonic() - began) / _SHARE))
-
-
-class _Look:
-    """States of all runs, those that are made first; what did not change since the last look is not read again."""
-
-    def __init__(self, results: Path) -> None:
-        self._results = results
-        self._seen: dict[str, tuple[int, RunState | None]] = {}
-
-    def __call__(self) -> list[RunState]:
-        found: dict[str, tuple[int, RunState | None]] = {}
-        for folder in list_folder(runs_folder(self._results)):
-            with contextlib.suppress(OSError):  # it is removed meanwhile
-                changed = folder.stat().st_mtime_ns  # every file in it is replaced, and never written in place
-                found[folder.name] = known = self._seen.get(folder.name, (0, None))
-                if known[0] != changed or known[1] is None or known[1].state == "running":
-                    found[folder.name] = changed, find_state(self._results, folder.name)
-        self._seen = found
-        states = [state for _, state in found.values() if state is not None]
-        return sorted(states, key=lambda run: _STATES.index(run.state))
 
 
 def _cells(run: RunState, results: Path) -> list[str]:
@@ -121,7 +100,7 @@ def _cells(run: RunState, results: Path) -> list[str]:
     where = [str(it) for it in (run.position, run.holder, (run.detail or "").partition("\n")[0]) if it]
     progress = read_progress(runs_folder(results) / run.run_id) if run.state == "running" else None
     if progress is not None:
-        took = f"{duration(progress.remaining)} left"
+        took = f"{format_seconds(progress.remaining)} left"
         where = [f"task {progress.task + 1}, {progress.stage}, epoch {min(progress.epoch + 1, progress.epochs)}"]
     return [printable(run.run_id), run.state, tasks, accuracy, took, printable(", ".join(where))]
 

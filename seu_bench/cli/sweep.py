@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seu_bench.cli.options import field_option, fields_command, format_option
+from seu_bench.cli.options import fields_command, format_option
 from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.options import parse_assignments
-from seu_bench.config.run import CommandLine
-from seu_bench.errors import ExitStatus, OptionError
-from seu_bench.plugin.registry import Registry, use_plugins
+from seu_bench.errors import ExitStatus
+from seu_bench.plugin.registry import use_plugins
+from seu_bench.results.labels import benchmark_title
 from seu_bench.results.leaderboard import count
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.scenarios import benchmark_title
-from seu_bench.sweeps.spec import EXECUTOR, SweepSpec, make_spec, parse_axes
-from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, at_an_end, make_tune_spec
+from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes
+from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds
 
 if TYPE_CHECKING:
@@ -32,46 +31,16 @@ if TYPE_CHECKING:
 
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.metric import Metric
-    from seu_bench.sweeps.driver import JobResult, SweepEstimate, SweepResult
+    from seu_bench.sweeps.driver import JobResult, SweepResult
     from seu_bench.sweeps.plan import PlannedJob, SweepPlan
     from seu_bench.sweeps.tuning import TuneResult
 
 #: Trials that are shown, the best ones, where not everything is wanted.
 _MOST_TRIALS: Final = 30
-#: Prefix of names of parameters that are options of the executor.
-_EXECUTOR: Final = "executor_"
-
-
-class SweepCommand(click.Command):
-    """A command with a flag for each option of an executor that names one (:class:`~seu_bench.config.run.CommandLine`).
-
-    Executors that name the same flag share it. Executors are looked up when the command is parsed or explained.
-    """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's own parameters and the executors'."""
-        own = super().get_params(ctx)
-        if _EXECUTOR not in ctx.meta:
-            ctx.meta[_EXECUTOR] = _executor_flags({flag for parameter in own for flag in parameter.opts})
-        return [*own, *ctx.meta[_EXECUTOR]]
-
-
-def _executor_flags(taken: set[str]) -> list[click.Option]:
-    found: dict[str, click.Option] = {}
-    for name, entry in Registry().executors.items():
-        for key, field in entry.factory.options.model_fields.items():
-            flags = [flag for mark in field.metadata if isinstance(mark, CommandLine) for flag in mark.flags]
-            if not flags or taken.intersection(flags):
-                continue
-            option = field_option(f"{_EXECUTOR}{key}", field, unset=True)
-            option.help = f"Executor {name}: {option.help}"
-            if (shared := found.setdefault(flags[0], option)) is not option:
-                shared.help = f"{shared.help}. {option.help}"
-    return list(found.values())
 
 
 @verbosity_options
-@fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, SweepCommand, unset=True)  # options are lists
+@fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, unset=True)  # options are lists
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -94,7 +63,7 @@ def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, form: 
     from seu_bench.sweeps.plan import plan_sweep  # which imports NumPy, as do the others below
 
     given = given_fields(asked)
-    if axes := executor_options(given, parse_axes(assignments)):
+    if axes := parse_axes(assignments):
         given["options"] = axes
     spec = make_spec(given, file)
     registry = use_plugins(spec.plugin)
@@ -102,14 +71,13 @@ def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, form: 
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import wide_console
     from seu_bench.engine.stopping import StopRequest
-    from seu_bench.sweeps.driver import GRACE, GuardedExecutor, SweepEstimate, run_sweep
+    from seu_bench.sweeps.driver import GRACE, GuardedExecutor, run_sweep
 
     executor = GuardedExecutor(registry, spec)
     with contextlib.ExitStack() as unless_run:
         unless_run.callback(executor.close)
-        estimate = SweepEstimate(plan)
         if form == "text" and not is_quiet():
-            wide_console().print(*plan_lines(plan, estimate, executor.slots), sep="\n")
+            wide_console().print(*plan_lines(plan, executor.slots), sep="\n")
         if dry_run and form == "json":
             jobs = [{"run_id": job.run_id, "label": job.label, "state": job.state} for job in plan.jobs]
             click.echo(json.dumps({"jobs": jobs, "notes": plan.notes}, indent=1))
@@ -119,9 +87,9 @@ def sweep(file: Path | None, assignments: tuple[str, ...], dry_run: bool, form: 
             return
         unless_run.pop_all()
     stop = StopRequest(grace=GRACE)
-    display = SweepDisplay(plan, progress_console())
+    display = SweepDisplay(plan, executor.slots, progress_console())
     with stop.on_signals(), display.bars:
-        result = run_sweep(plan, executor, estimate, display, stop)
+        result = run_sweep(plan, executor, display, stop)
     _print_result(result, spec.results, registry.known_metrics, form)
     if result.interruption is not None:
         more = ", whose jobs run on" if result.select("running") else ""
@@ -138,33 +106,20 @@ def given_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def executor_options(given: dict[str, Any], assigned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those of the executor that have a flag, which are taken out of ``given``."""
-    names = [name for name in given if name.startswith(_EXECUTOR)]
-    flagged = {f"{EXECUTOR}{name.removeprefix(_EXECUTOR)}": given.pop(name) for name in names}
-    if twice := [key for key in flagged if key in assigned]:
-        raise OptionError(f"option {twice[0]!r} is given twice", remedy=f"leave out -o {twice[0]}=...")
-    return {**assigned, **flagged}
-
-
-def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> Iterator[RenderableType]:
+def plan_lines(plan: SweepPlan, slots: int | None) -> Iterator[RenderableType]:
     """Yield the plan: a row per configuration, jobs by state, and the estimated time."""
-    from seu_bench.cli.progress import duration
     from seu_bench.cli.tables import literal, new_table
+    from seu_bench.sweeps.plan import SweepEstimate
 
-    left = {job.run_id for job in plan.pending}
     of_configuration: dict[str, list[PlannedJob]] = {}
     for job in plan.jobs:
         of_configuration.setdefault(job.configuration.key, []).append(job)
-    rows = []
-    for jobs in of_configuration.values():
+    rows, pending = [], Counter(job.configuration.key for job in plan.pending)
+    for key, jobs in of_configuration.items():
         spec, states = jobs[0].configuration.run.spec, Counter(job.state for job in jobs)
-        seconds = [estimate.of_job(job) for job in jobs if job.run_id in left]
-        known = [value for value in seconds if value is not None]
-        counts = (len(jobs), states["finished"], states["interrupted"], states["failed"], len(seconds))
-        time = duration(sum(known)) if seconds and len(known) == len(seconds) else "-"
-        rows.append((spec.benchmark.name, spec.protocol_name, jobs[0].configuration.label, *counts, time))
-    numbers = (">jobs", ">finished", ">interrupted", ">failed", ">pending", ">time")
+        counts = (len(jobs), states["finished"], states["interrupted"], states["failed"], pending[key])
+        rows.append((spec.benchmark.name, spec.protocol_name, jobs[0].configuration.label, *counts))
+    numbers = (">jobs", ">finished", ">interrupted", ">failed", ">pending")
     yield new_table("plan", ("benchmark", "protocol", "configuration", *numbers), rows)
     yield ""
     total: Counter[str] = Counter(job.state for job in plan.jobs)
@@ -179,8 +134,8 @@ def plan_lines(plan: SweepPlan, estimate: SweepEstimate, slots: int | None) -> I
     yield literal(f"{count(len(plan.jobs), 'job')}: {', '.join(told)}")
     if plan.pending:
         at_once = f", {count(min(slots, len(plan.pending)), 'job')} at once" if slots else ""
-        seconds_left = estimate.of_all(plan.pending, {}, slots)
-        known_time = "not known yet" if seconds_left is None else f"about {duration(seconds_left)}"
+        seconds = SweepEstimate(plan, slots).of(plan.pending)
+        known_time = "not known yet" if seconds is None else f"about {format_seconds(seconds)}"
         yield literal(f"estimated time: {known_time}{at_once}")
     yield from (literal(f"note: {note}") for note in plan.notes)
 
@@ -240,7 +195,7 @@ def result_table(result: SweepResult) -> Table | None:
 
 
 @verbosity_options
-@fields_command(TuneSpec, TuneSpec.model_fields.keys() - {*DECIDED, "options", "space"}, SweepCommand, unset=True)
+@fields_command(TuneSpec, TuneSpec.model_fields.keys() - {*DECIDED, "options", "space"}, unset=True)
 @click.option(
     "-g",
     "--grid",
@@ -267,7 +222,7 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
     status 1 if a trial could not be completed, or none has a score.
     """
     given = given_fields(asked)
-    given["options"] = executor_options(given, parse_assignments(assignments))
+    given["options"] = parse_assignments(assignments)
     parse_assignments(dimensions, "-g")  # refuses what is none; values are read as lists or ranges, from text
     given["space"] = {key.strip(): text for key, _, text in (it.partition("=") for it in dimensions)}
     registry = use_plugins(asked["plugin"] or ())
@@ -297,20 +252,19 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
 
 
 @contextlib.contextmanager
-def _shown(plan: SweepPlan, slots: int | None) -> Iterator[tuple[SweepEstimate, SweepDisplay]]:
+def _shown(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
     """Print the plan of a round of trials, and draw its bars."""
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import PLAIN_WIDTH
-    from seu_bench.sweeps.driver import SweepEstimate
-    from seu_bench.utils.console import watching_console
+    from seu_bench.utils.progress import watching_console
 
     # Rounds follow one another: a reader who left after the first does not stop the others.
-    estimate, console = SweepEstimate(plan), watching_console("stdout", PLAIN_WIDTH)
-    for line in plan_lines(plan, estimate, slots) if not is_quiet() else ():
+    console = watching_console("stdout", PLAIN_WIDTH)
+    for line in plan_lines(plan, slots) if not is_quiet() else ():
         console.print(line)
-    display = SweepDisplay(plan, progress_console())
+    display = SweepDisplay(plan, slots, progress_console())
     with display.bars:
-        yield estimate, display
+        yield display
 
 
 def _tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
@@ -325,7 +279,6 @@ def _tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
         return
     chosen = ", ".join(f"{key}={format_value(file.options[key])}" for key in spec.space)
     yield literal(f"chosen: {chosen} ({file.method}: {file.note})")
-    yield from (literal(f"note: {note}") for note in at_an_end(spec.space, file.options))
     cost = file.cost
     seconds = "" if cost.cpu_seconds is None else f", {format_seconds(cost.cpu_seconds)} of a processor"
     yield literal(f"cost: {cost.runs:,} runs, {cost.image_passes:,} image passes{seconds}")

@@ -18,11 +18,10 @@ from rich.text import Text
 
 from seu_bench.config.options import format_option
 from seu_bench.results.formats import intervals, notes, usual_columns
-from seu_bench.results.labels import named_overrides, why_not_ranked
+from seu_bench.results.labels import benchmark_title, definition, named_overrides, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, in_order, known_metric, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.results.scenarios import benchmark_title, definition
 from seu_bench.utils.text import format_seconds, printable
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .benchmark import BenchmarkSource, BenchmarkSpec
-    from .benchmark_file import BenchmarkFile
+    from .benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec
     from .common_options import (
         LEARNING_RATES,
         BackboneOptions,

@@ -1,20 +1,24 @@
-"""Benchmarks as validated values: which data sets, cut into which tasks, in which order, under which protocols.
+"""Benchmarks: which data sets, cut into which tasks, in which order, under which protocols; and their TOML files.
 
-:mod:`seu_bench.config.benchmark_file` reads one from a TOML file.
+docs/reference/benchmarks.md describes every key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from seu_bench.config.options import Frozen
+from seu_bench.config.options import Frozen, did_you_mean
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, titled
-from seu_bench.config.toml_file import OwnPath
+from seu_bench.config.toml_file import OwnPath, read_toml, validated
 
+#: The page that describes benchmark files.
+_GUIDE: Final = "docs/reference/benchmarks.md"
 #: Keys of ``[datasets.NAME]`` that say where files lie and how images are held, which decides no result.
 PLACES: Final = ("path", "cache")
 
@@ -25,22 +29,11 @@ class FolderDefinition(Frozen):
     """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
 
     kind: Literal["folder"]
-    layout: Literal["class_folders", "core50", "cub200", "dtd", "eurosat", "imagenet_r", "tiny_imagenet"] = Field(
-        "class_folders", description="of which well-known set the files are, as its authors pack them"
-    )
-    path: OwnPath | None = Field(None, description="if not given, the place of a well-known set below the data root")
-    size: PositiveInt | tuple[PositiveInt, PositiveInt] = Field(description="height and width of every image")
+    path: OwnPath
+    size: PositiveInt | tuple[PositiveInt, PositiveInt]
     channels: Literal[1, 3] = 3
-    test_fraction: Fraction = Field(0.20, description="held out per class where there is no test folder")
-    cache: Literal["memory", "disk"] = Field(
-        "memory", description="where decoded images are: all in memory, or in a file of which batches are read"
-    )
-
-    @model_validator(mode="after")
-    def _require_own_path(self) -> Self:
-        if self.path is None and self.layout == "class_folders":
-            raise ValueError("the folder of class folders is missing: give its path")
-        return self
+    test_fraction: Fraction = 0.20
+    cache: Literal["memory", "disk"] = "memory"
 
 
 class NpzDefinition(Frozen):
@@ -48,10 +41,7 @@ class NpzDefinition(Frozen):
 
     kind: Literal["npz"]
     path: OwnPath
-    test_fraction: Fraction = Field(0.20, description="held out per class where the file has no test arrays")
-    label_offset: NonNegativeInt | None = Field(
-        None, description="subtracted from every label; if not given, labels must begin at 0"
-    )
+    test_fraction: Fraction = 0.20
 
 
 class TorchvisionDefinition(Frozen):
@@ -59,13 +49,11 @@ class TorchvisionDefinition(Frozen):
 
     kind: Literal["torchvision"]
     class_name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
-    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = Field(None, description="resize every image to this")
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = None
     channels: Literal[1, 3] | None = None
-    train: dict[str, Any] | tuple[dict[str, Any], ...] | None = Field(
-        None, description="constructor arguments of the training set, or of each of its parts, in order"
-    )
-    test: dict[str, Any] | None = Field(None, description="constructor arguments of the test set")
-    test_fraction: Fraction = Field(0.20, description="held out per class where the set has no test split")
+    train: dict[str, Any] | tuple[dict[str, Any], ...] | None = None
+    test: dict[str, Any] | None = None
+    test_fraction: Fraction = 0.20
 
 
 DatasetDefinition: TypeAlias = Annotated[
@@ -74,13 +62,7 @@ DatasetDefinition: TypeAlias = Annotated[
 
 
 class BenchmarkSpec(Frozen):
-    """A benchmark: data sets, their cut into tasks, and the protocols it is learned with.
-
-    Attributes:
-        stream: tasks, their order and how images become inputs.
-        datasets: the user's own, by name.
-        protocols: by name; ``default_protocol`` is one of them.
-    """
+    """A benchmark: data sets, their cut into tasks, and the protocols it is learned with."""
 
     name: Name
     version: PositiveInt = 1
@@ -107,11 +89,6 @@ class BenchmarkSpec(Frozen):
         texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
         identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {*PLACES}}})
         identity["stream"] = stream_identity(self.stream)
-        for table in identity["datasets"].values():
-            if not table.get("label_offset"):  # a later key: where it changes nothing, runs are those that they were
-                table.pop("label_offset", None)
-            if table.get("layout") == "class_folders":
-                table.pop("layout")
         return identity
 
 
@@ -128,3 +105,110 @@ class BenchmarkSource(Protocol):
         Raises:
             SpecError: the file is missing or has faults.
         """
+
+
+#: The protocols that every benchmark has; a file's own tables are laid over these.
+STANDARD_PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {"summary": "the published schedule"},
+    # No dropout: it is meant for 50 epochs, and in ten it costs AlexNet more than it saves.
+    "half_day": {
+        "summary": "half a day on a 2-core computer, for three seeds of the paper's strategies on three benchmarks",
+        "images": {"train": 2000, "valid": 400, "test": 1000},
+        "training": {"epochs": 10, "batch_size": 32},
+        "search": {"epochs": 12, "batch_size": 64, "cells": 3, "channels": 8},
+        "creation": {"epochs": 12, "batch_size": 32},
+        "model": {"cells": 4, "channels": 12, "width": 0.5, "dropout": 0.0},
+    },
+    # So many images that networks of all families are better than linear classifiers on CIFAR-100.
+    "quick": {
+        "summary": "minutes on a 2-core laptop",
+        "images": {"train": 1000, "valid": 200, "test": 500},
+        "training": {"epochs": 8, "batch_size": 32},
+        "search": {"epochs": 6, "batch_size": 32, "cells": 3, "channels": 4},
+        "creation": {"epochs": 6, "batch_size": 32},
+        "model": {"cells": 3, "channels": 8, "width": 0.25, "dropout": 0.0},
+    },
+    "smoke": {
+        "summary": "seconds; for tests, never ranked",
+        "ranked": False,
+        "images": {"train": 64, "valid": 32, "test": 64},
+        "training": {"epochs": 2, "batch_size": 16},
+        "search": {"epochs": 2, "batch_size": 32, "cells": 3, "channels": 2},
+        "creation": {"epochs": 2, "batch_size": 16},
+        "model": {"cells": 3, "channels": 4, "width": 0.125},
+    },
+}
+
+
+@dataclass(frozen=True)
+class BenchmarkFile:
+    """A benchmark in a TOML file.
+
+    Example:
+        ``register("mine", BenchmarkFile(Path(__file__).parent / "mine.toml"))``
+    """
+
+    path: Path
+
+    @property
+    def summary(self) -> str:
+        """The file's own one line."""
+        return str(self._document().get("summary", ""))
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """Read, complete and validate the file; paths in it start from its folder.
+
+        Args:
+            overrides: dotted keys and their values, e.g. ``{"stream.validation": 0.15}``.
+
+        Raises:
+            SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
+        """
+        document, given = self._document(), overrides or {}
+        faults: list[str] = []
+        # What is asked for takes the place of what is there.
+        replaced = {"stream.groups": ("classes_per_task", "first"), "stream.classes_per_task": ("groups",)}
+        for other in (it for key in given for it in replaced.get(key, ()) if f"stream.{it}" not in given):
+            if isinstance(stream := document.get("stream"), dict):
+                stream.pop(other, None)
+        for key, value in given.items():
+            _replace(document, key, value, faults)
+        own = document.get("protocols", {})
+        if isinstance(own, dict):
+            document["protocols"] = merged(STANDARD_PROTOCOLS, own)
+        options = {key: f"option benchmark.{key}" for key in given}
+        return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults, options)
+
+    def _document(self) -> dict[str, Any]:
+        remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
+        return read_toml(self.path, "benchmark", _GUIDE, remedy)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with ``over`` laid over it, tables merged key by key; neither is changed."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _replace(document: dict[str, Any], key: str, value: Any, faults: list[str]) -> None:
+    """Set a dotted ``key`` whose first part the schema knows; pydantic judges the rest."""
+    top, *path = key.split(".")
+    if top not in BenchmarkSpec.model_fields:
+        faults.append(f"{key}: no such key{did_you_mean(top, BenchmarkSpec.model_fields)}")
+        return
+    table: Any = document
+    *parents, last = top, *path
+    for part in parents:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            faults.append(f"{key}: {part!r} is not a table")
+            return
+    table[last] = value
+
+
+def names_a_file(benchmark: str) -> bool:
+    """Whether a benchmark was given by the path of its file."""
+    return benchmark.endswith(".toml") or "/" in benchmark or "\\" in benchmark

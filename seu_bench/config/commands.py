@@ -9,10 +9,9 @@ from typing import Any, Final
 from seu_bench.config.options import format_option
 from seu_bench.config.run import CommandLine, ExecutionFields, Request
 
-#: Fields that are part of a command also at their defaults.
-_ALWAYS = ("strategy", "benchmark", "seed")
-#: Fields that concern learning alone.
-LEARNING_FIELDS: Final[tuple[str, ...]] = (
+#: Fields that are part of a command also at their defaults, and fields that concern learning alone.
+_ALWAYS: Final = ("strategy", "benchmark", "seed")
+_LEARNING: Final = (
     *("data_root", "checkpoint_every", "max_seconds", "feature_cache", "compile", "keep_weights", "log", "log_options"),
 )
 
@@ -23,19 +22,17 @@ def command(name: str, *words: str, **fields: Any) -> str:
     Args:
         name: of the command.
         words: its arguments, and options that are no fields of a request.
-        fields: fields of :class:`~seu_bench.config.run.Request`, or options of the same form; those that are ``None``
-            or at their defaults are left out.
+        fields: of a request, or options of the same form; those at their defaults are left out.
 
     Example:
         >>> command("show", "a-run", results="my results")
         "seu-bench show a-run --results 'my results'"
     """
-    options = (word for key, value in fields.items() for option in option_words(key, value) for word in option)
+    options = (word for key, value in fields.items() for option in _option_words(key, value) for word in option)
     return shlex.join(["seu-bench", name, *words, *options])
 
 
-def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
-    """Yield a field as it is given on the command line: the words of each option, not quoted."""
+def _option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
     field = Request.model_fields.get(name)
     is_default = field is not None and value == field.get_default(call_default_factory=True)
     if value is None or (is_default and name not in _ALWAYS):
@@ -60,5 +57,5 @@ def option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
 
 def unused_flags(request: ExecutionFields) -> str:
     """Return the options that were given and have no effect on a run that is finished; empty: none."""
-    given = ((name, getattr(request, name)) for name in LEARNING_FIELDS if name in type(request).model_fields)
-    return ", ".join(shlex.join(words) for name, value in given for words in option_words(name, value))
+    given = ((name, getattr(request, name)) for name in _LEARNING if name in type(request).model_fields)
+    return ", ".join(shlex.join(words) for name, value in given for words in _option_words(name, value))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PlainSerializer, PlainValidator, PositiveFloat, PositiveInt
 
 from seu_bench.config.options import Options, TuningGrid
 from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
-from seu_bench.config.weights import WeightsFile
 from seu_bench.errors import OptionError
+from seu_bench.utils.reading import open_file
 
 #: Learning rates that a strategy is tuned over: that of the standard protocols, and a factor of about three either way.
 LEARNING_RATES: Final[tuple[float, ...]] = (0.008, 0.025, 0.08)
@@ -45,6 +50,43 @@ class WidthOptions(TrainingOptions):
     dropout: DropoutFactor | None = Field(None, description="factor of the network's dropout rates")
 
 
+@dataclass(frozen=True)
+class Weights:
+    """A file of weights: its path, unknown where a record names it, and digits of its SHA-256, its part of run ids."""
+
+    path: Path | None
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"sha256:{self.sha256}"
+
+    @classmethod
+    def parse(cls, given: Any) -> Weights:
+        """Read a path, or the text of :meth:`__str__`; a ValueError where there is no such file."""
+        if isinstance(given, Weights):
+            return given
+        if not isinstance(given, str | Path) or not str(given):
+            raise ValueError("give the path of a file of weights")
+        if found := re.fullmatch(r"sha256:([0-9a-f]{16})", str(given)):
+            return cls(None, found[1])
+        try:
+            path = Path(given).expanduser().resolve()
+            with open_file(path) as file:
+                return cls(path, digest_of(file))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ValueError(f"{given} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def digest_of(file: BufferedIOBase) -> str:
+    """The digits by which :class:`Weights` tells files apart."""
+    return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+WeightsFile: TypeAlias = Annotated[
+    Weights, PlainValidator(Weights.parse), PlainSerializer(str, return_type=str, when_used="always")
+]
+
+
 class BackboneOptions(WidthOptions):
     """Options of a strategy that takes any backbone."""
 
@@ -58,10 +100,9 @@ class BackboneOptions(WidthOptions):
 
 
 class BudgetOptions(Options):
-    """Options of a strategy whose images of earlier tasks are counted in all, or by another option in its place.
+    """Options of a strategy whose images of earlier tasks are counted in all, or by the option ``memory_share``.
 
-    Attributes:
-        memory_share: name of the other option, ``None`` by default. Of the two the one that is given last holds.
+    Of the two the one that is given last holds.
     """
 
     memory_share: ClassVar[str]

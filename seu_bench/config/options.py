@@ -1,15 +1,16 @@
-"""Options of plugins: typed, documented, set by ``-o key=value``."""
+"""Options of plugins: typed, documented, set by ``-o key=value``; and pydantic's errors in words."""
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic_core import ErrorDetails
 
-from seu_bench.config.validation_errors import did_you_mean as did_you_mean  # noqa: PLC0414  plugins import it from here
-from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import OptionError
 from seu_bench.utils.text import printable, toml_value
 
@@ -26,9 +27,7 @@ class Frozen(BaseModel):
 
 
 class Options(Frozen):
-    """Base of every plugin's options: types, defaults and descriptions of the fields are all that is to be given.
-
-    A field whose default is ``None`` is as the benchmark's protocol says.
+    """Base of a plugin's options; a field whose default is ``None`` is as the benchmark's protocol says.
 
     Attributes:
         tuning_grid: values that ``seu-bench tune`` tries where it is given none, by option; all combinations.
@@ -71,7 +70,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def parse_value(text: str) -> Any:
-    """``text`` as a TOML value where it is one (numbers, true, lists, ...), otherwise as the text itself."""
+    """Read a TOML value (a number, true, a list, ...); anything else is text."""
     try:
         document = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):  # TOMLDecodeError, thousands of digits, deep nesting
@@ -146,8 +145,7 @@ _LIMITS: Final = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "ex
 def describe_options(model: type[Options]) -> list[dict[str, Any]]:
     """Name, type, range, default, help and choices of every option, for ``seu-bench list``.
 
-    The type is ``int``, ``float``, ``bool``, ``str``, ``list``, ``table``, or several with ``or`` between; the range is
-    such as ``>= 0, < 1``, and empty where there is none.
+    Types are such as ``int or float``, ranges such as ``>= 0, < 1``.
     """
     rows = []
     properties = model.model_json_schema(mode="serialization").get("properties", {})
@@ -172,3 +170,72 @@ def format_option(value: Any, *, bare: bool = True) -> str:
     if bare and isinstance(value, str) and value and printable(value) == value and parse_value(value) == value:
         return value
     return toml_value(value)
+
+
+def format_errors(error: ValidationError, document: Any = None, model: type[BaseModel] | None = None) -> list[str]:
+    """Format a pydantic error as ``key: what it must be (given: ...)``, one line per key.
+
+    ``document`` tells keys from the types that pydantic names in a path; unknown ones are likened to a model's.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for fault in error.errors(include_url=False):
+        text = _error_text(fault)
+        if fault["type"] == "extra_forbidden" and model is not None:
+            schema = model.model_json_schema()
+            tables = (schema, *schema.get("$defs", {}).values())
+            text += did_you_mean(str(fault["loc"][-1]), [key for it in tables for key in it.get("properties", ())])
+        given = f" (given: {fault['input']!r})"
+        is_shown = fault["input"] is not None and not isinstance(fault["input"], Mapping) and len(given) <= 100
+        found.setdefault(_key(fault, document), {})[text] = given if is_shown else ""
+    lines = []
+    for key, texts in found.items():
+        # Of several types that a value may have, those that fit it further are the ones that were meant.
+        if not any(other != key and other.startswith((f"{key}.", f"{key}[")) for other in found if key):
+            lines.append(f"{key}: " * bool(key) + " or ".join(texts) + list(texts.values())[-1])
+    return lines
+
+
+def _error_text(fault: ErrorDetails) -> str:
+    match fault["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "no such key"
+        case "union_tag_not_found":
+            return f"{fault['ctx']['discriminator']} is missing"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "Input should be a table"
+        case "literal_error" | "union_tag_invalid":
+            context, value = fault["ctx"], fault["input"]
+            choices = re.findall(r"'([^']*)'", context.get("expected_tags") or context["expected"])
+            return fault["msg"] + did_you_mean(str(context.get("tag", value)), choices)
+    return fault["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing where no known name is near; case does not count."""
+    folded = {known_name.casefold(): known_name for known_name in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {folded[near[0]]!r}?)" if near and folded[near[0]] != name else ""
+
+
+def _key(fault: ErrorDetails, document: Any) -> str:
+    """Write pydantic's path of an error as ``stream.groups[0][1]``; names of types in it are left out."""
+    path, text, value = fault["loc"], "", document
+    for number, part in enumerate(path, start=1):
+        is_index = isinstance(part, int) and (document is None or isinstance(value, Sequence))
+        # A key that is not in the document is missing, or its default is at fault.
+        is_last = number == len(path) and (fault["type"] == "missing" or fault["input"] != value)
+        if is_index:
+            text += f"[{part}]"
+        elif part == "[key]":
+            text += " (its name)"
+        elif document is None or (isinstance(value, Mapping) and (part in value or is_last)):
+            text += f".{part}" if text else str(part)
+        else:
+            continue
+        try:
+            value = value[part]
+        except (LookupError, TypeError):  # nothing has the key, or the document is not known
+            value = None
+    return text

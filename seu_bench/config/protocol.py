@@ -14,13 +14,7 @@ DropoutFactor: TypeAlias = Annotated[float, Field(ge=0, lt=2)]
 
 
 class Schedule(Frozen):
-    """Optimisation of one stage: SGD, its learning rate annealed by a cosine over the epochs (paper, section III).
-
-    Attributes:
-        batch_size: images per training batch.
-        learning_rate, min_learning_rate: of the first epoch, and where the cosine ends.
-        clip_norm: largest L2 norm of the gradient; ``None`` does not clip.
-    """
+    """Optimisation of one stage: SGD, its learning rate annealed by a cosine over the epochs (paper, section III)."""
 
     epochs: PositiveInt = 50
     batch_size: PositiveInt = 128
@@ -32,11 +26,7 @@ class Schedule(Frozen):
 
 
 class SearchSchedule(Schedule):
-    """Schedule of the search for an extension unit on a small proxy network.
-
-    Attributes:
-        cells, channels: cells and initial channels of the proxy network.
-    """
+    """Schedule of the search for an extension unit on a small proxy network of some cells and initial channels."""
 
     epochs: PositiveInt = 100
     batch_size: PositiveInt = 512
@@ -46,11 +36,7 @@ class SearchSchedule(Schedule):
 
 
 class CreationSchedule(Schedule):
-    """Schedule of the choice of a unit in each layer.
-
-    Attributes:
-        old_unit_epochs: epoch count that old units start with.
-    """
+    """Schedule of the choice of a unit in each layer; ``old_unit_epochs`` is the epoch count of old units at first."""
 
     epochs: PositiveInt = 100
     min_learning_rate: NonNegativeFloat = 1e-3
@@ -81,11 +67,7 @@ class ScheduleOptions(Options):
 
 
 class ModelSize(Frozen):
-    """Networks: cells and initial channels of the super model, and what fixed backbones are like.
-
-    Attributes:
-        backbone: of strategies that take any; ``None`` leaves it to their options' default.
-    """
+    """Networks: cells and initial channels of the super model, and what fixed backbones are like by default."""
 
     cells: Annotated[int, Field(ge=3)] = 6
     channels: PositiveInt = 36
@@ -112,24 +94,21 @@ class ProtocolSpec(Frozen):
     """Budget of a run: schedules, sizes of networks and numbers of images.
 
     Attributes:
-        images: limits per task and split.
-        eval_batch_size: images per batch in evaluation.
+        ranked: whether its records enter leaderboards.
         strategies, searchers, creators: values of their options, by name.
         tuned: files of ``seu-bench tune`` laid over these, by strategy, or by strategy, searcher and creator joined
             by ``-`` where they are not its own; relative paths start from the benchmark file.
     """
 
     summary: str = ""
-    ranked: bool = Field(True, description="whether its records enter leaderboards")
+    ranked: bool = True
     images: ImageLimits = ImageLimits()
     eval_batch_size: PositiveInt = 512
     training: Schedule = Schedule()
     search: SearchSchedule = SearchSchedule()
     creation: CreationSchedule = CreationSchedule()
     model: ModelSize = ModelSize()
-    strategies: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by strategy")
-    searchers: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by searcher")
-    creators: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options by creator")
-    tuned: dict[str, OwnPath] = Field(
-        default_factory=dict, description="tuned files whose options are the defaults, by configuration"
-    )
+    strategies: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    searchers: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    creators: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    tuned: dict[str, OwnPath] = Field(default_factory=dict)

@@ -1,7 +1,6 @@
 """Fields of a run, each declared once: type, default, limits and help.
 
-The command line, :func:`seu_bench.run`, sweeps, their jobs, records and verification all take them from here. A field
-of :class:`ResultFields` is part of the run id and of the record, one of :class:`ExecutionFields` of neither.
+The command line, :func:`seu_bench.run`, sweeps, jobs, records and verification all take them from here.
 """
 
 from __future__ import annotations
@@ -14,15 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.matched import Matched
-from seu_bench.config.options import Frozen, flattened
+from seu_bench.config.options import Frozen, flattened, format_errors
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.tuned import Place
-from seu_bench.config.validation_errors import error_text, format_errors
 from seu_bench.errors import OptionError
 from seu_bench.utils.reading import absolute
 from seu_bench.utils.text import parse_bytes
@@ -37,13 +43,7 @@ Evaluation: TypeAlias = Literal["test", "validation"]
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Command-line form of a field, where it does not follow from the field's name and type.
-
-    Attributes:
-        flags: names of the option, e.g. ``("-o", "--option")``; empty: ``--field-name``.
-        metavar: placeholder of the value in help texts.
-        is_internal: whether it is no option at all: seu-bench itself sets the field.
-    """
+    """Command-line form of a field, where ``--field-name`` is not all; an internal one is no option at all."""
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
@@ -79,6 +79,52 @@ Paths: TypeAlias = Annotated[
 OptionValues: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
 ]
+
+
+#: What can be matched: parameters stored at the end, operations of learning, image passes of learning.
+Budget: TypeAlias = Literal["params", "flops", "passes"]
+#: For each the option that is chosen, the metric of records that is matched, and words for what is counted.
+BUDGETS: Final[dict[Budget, tuple[str, str, str]]] = {
+    "params": ("width", "params_total", "parameters"),
+    "flops": ("epochs", "train_flops", "operations of learning"),
+    "passes": ("epochs", "image_passes", "image passes of learning"),
+}
+
+
+class Matched(BaseModel):
+    """How an option was chosen so that a budget, by its forecast, is that of other runs, whose mean is the target."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    budget: Budget
+    run: str
+    seeds: tuple[int, ...]
+    target: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    value: Annotated[int, Field(ge=0, lt=2**63)]
+    option: str
+    chosen: Annotated[int | float, Field(gt=0, allow_inf_nan=False)]
+
+    @property
+    def ratio(self) -> float:
+        """The run's own value over what was asked for."""
+        return self.value / self.target
+
+    def __str__(self) -> str:
+        mean = f", mean of {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
+        return (
+            f"{self.option}={self.chosen:g}: {self.value:,} {BUDGETS[self.budget][2]}, {self.ratio:.4g} times the "
+            f"{self.target:,.0f} of {self.run}{mean}"
+        )
+
+
+def parse_match(text: str) -> tuple[Budget, str]:
+    """Read ``params=RUN`` as what is matched, and the run, or raise an OptionError."""
+    name, _, run = (part.strip() for part in text.partition("="))
+    for budget in BUDGETS:
+        if name == budget and run:
+            return budget, run
+    remedy = f"write it as BUDGET=RUN, such as params=seu; budgets are: {', '.join(BUDGETS)}"
+    raise OptionError(f"--match {text!r} names no budget and run", where="--match", remedy=remedy)
 
 
 class ResultFields(Frozen):
@@ -163,6 +209,15 @@ class ExecutionFields(Frozen):
     )
 
 
+@dataclass(frozen=True)
+class ComputeConfig:
+    """Settings of the stages' computation, as :class:`Request` has them."""
+
+    precision: Precision = "float32"
+    feature_cache: int | None = None
+    compile: bool = False
+
+
 class Request(ResultFields, ExecutionFields):
     """Everything that one run is asked for with.
 
@@ -186,7 +241,9 @@ class Request(ResultFields, ExecutionFields):
         default_factory=dict,
         description="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
     )
-    tuned: Annotated[str | None, CommandLine(metavar="FILE|ID")] = Field(
+    tuned: Annotated[
+        str | None, CommandLine(metavar="FILE|ID"), BeforeValidator(lambda it: str(it) if isinstance(it, Path) else it)
+    ] = Field(
         None,
         description="Options that seu-bench tune chose, laid below --option: its file, the file's id in "
         "RESULTS/tuned, or a folder of such files.",
@@ -208,15 +265,12 @@ class Request(ResultFields, ExecutionFields):
         try:
             return validate(values)
         except ValidationError as error:
-            faults = error.errors(include_url=False)
-            name = str(faults[0]["loc"][0]) if faults[0]["loc"] else "run"
-            what = f"the {name} is {faults[0]['input']!r}: {error_text(faults[0])}"
-            field = cls.model_fields.get(name)
-            raise OptionError(
-                "; ".join([what, *format_errors(error, values)[1:]]),
-                where=name,
-                remedy=f"{name}: {field.description}" if field else f"the fields are: {', '.join(cls.model_fields)}",
-            ) from None
+            place = error.errors(include_url=False)[0]["loc"]
+            name = str(place[0]) if place else "run"
+            remedy = f"the fields are: {', '.join(cls.model_fields)}"
+            if field := cls.model_fields.get(name):
+                remedy = f"{name}: {field.description}"
+            raise OptionError("; ".join(format_errors(error, values, cls)), where=name, remedy=remedy) from None
 
     @property
     def compute(self) -> ComputeConfig:
@@ -224,29 +278,8 @@ class Request(ResultFields, ExecutionFields):
         return ComputeConfig(self.precision, self.feature_cache, self.compile)
 
 
-@dataclass(frozen=True)
-class ComputeConfig:
-    """Settings of the stages' computation; the fields are :class:`Request`'s.
-
-    Attributes:
-        precision: number format of learning; evaluation is in float32 in any case.
-        feature_cache: maximum bytes for outputs of frozen layers on a task's images; ``None``: half of what is free
-            when the task begins; 0: none.
-        compile: whether units are compiled for their training.
-    """
-
-    precision: Precision = "float32"
-    feature_cache: int | None = None
-    compile: bool = False
-
-
 class RunSpec(ResultFields):
-    """Everything that decides a run, resolved and validated.
-
-    Attributes:
-        local_data: checksums of the user's own data files.
-        chosen: searcher and creator where they are not the strategy's defaults, for the run id's readable part.
-    """
+    """Everything that decides a run, resolved and validated; ``chosen`` are components that are not its own."""
 
     strategy: str
     benchmark: BenchmarkSpec
@@ -281,21 +314,24 @@ class RunSpec(ResultFields):
         """A readable slug and a hash of what determines the result (not of the device, folders or versions)."""
         # Omitted at their defaults, like options: a later version's new field does not make an old run another one.
         fields = ResultFields.model_fields.items()
-        at_default = {name for name, field in fields if getattr(self, name) == field.default} - _ALWAYS_HASHED
+        always = {"limit", "synthetic"}  # since the first version
+        at_default = {name for name, field in fields if getattr(self, name) == field.default} - always
         decisive = self.model_dump(mode="json", exclude={"benchmark", *at_default}) | {
             "benchmark": self.benchmark.identity(),
             "protocol": self._protocol_identity(),
         }
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:10]
+        told = {
+            f"limit{self.limit}": self.limit,
+            "synthetic": self.synthetic,
+            self.precision: self.precision != "float32",
+            f"threads{self.threads}": self.threads != 1,
+            self.evaluation: self.evaluation != "test",
+            f"first{self.first_tasks}": self.first_tasks,
+            "attached": self.attach,
+        }
         parts = [self.benchmark.title, self.protocol_name, self.configuration]
-        parts += [f"limit{self.limit}"] if self.limit else []
-        parts += ["synthetic"] if self.synthetic else []
-        parts += [self.precision] if self.precision != "float32" else []
-        parts += [f"threads{self.threads}"] if self.threads != 1 else []
-        parts += [self.evaluation] if self.evaluation != "test" else []
-        parts += [f"first{self.first_tasks}"] if self.first_tasks else []
-        parts += ["attached"] if self.attach else []
-        slug = "-".join(parts)[:150]  # the name of a folder; the hash distinguishes what is cut off
+        slug = "-".join([*parts, *filter(told.get, told)])[:150]  # a folder's name; the hash tells what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 
     def _protocol_identity(self) -> dict[str, Any]:
@@ -306,7 +342,3 @@ class RunSpec(ResultFields):
         model = self.protocol.model
         later = {"backbone", *(["dropout"] if model.dropout == 1.0 else [])}
         return identity | {"model": model.model_dump(mode="json", exclude=later)}
-
-
-#: Part of every run id since the first version, also at their defaults.
-_ALWAYS_HASHED: Final = frozenset({"limit", "synthetic"})

@@ -1,4 +1,7 @@
-"""Streams as validated values: of which images tasks are made, in which order, and what learners are told of them."""
+"""Streams as validated values: of which images tasks are made, in which order, and what learners are told of them.
+
+docs/reference/benchmarks.md describes every key.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,11 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
-    AliasChoices,
     BeforeValidator,
     Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializationInfo,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -21,66 +22,45 @@ from pydantic import (
 
 from seu_bench.config.options import Frozen
 
-#: Context of a dump that is to have what tells two streams apart.
-IDENTITY: Final = "identity"
-
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Color: TypeAlias = tuple[Share, Share, Share]
 
 
 class Identified(Frozen):
-    """Values that are part of run ids: keys in ``later`` are so only where they are not at their defaults."""
+    """Values that are part of run ids: keys in ``later`` are dumped only where they are not at their defaults."""
 
     later: ClassVar[frozenset[str]] = frozenset()
 
     @model_serializer(mode="wrap")
-    def _leave_out_later(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        values: dict[str, Any] = dump(self)
-        if info.context != IDENTITY:
-            return values
+    def _leave_out_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields = type(self).model_fields
         unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
-        return {key: value for key, value in values.items() if key not in unchanged}
+        return {key: value for key, value in dump(self).items() if key not in unchanged}
 
 
 class Augmentation(Frozen):
-    """What is drawn anew for each training image in each batch; nothing by default.
+    """What is drawn anew for each training image in each batch, in this order; nothing by default."""
 
-    In this order: crop, flip, brightness, contrast. Images that validate or test are as they are.
-    """
-
-    crop: NonNegativeInt = Field(
-        0, description="pixels: that many black ones are added on each side, and a place of the old size is cut out"
-    )
-    flip: bool = Field(False, description="whether half of the images are mirrored, left to right")
-    brightness: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="pixels are multiplied by a factor from 1 - brightness to 1 + brightness"
-    )
-    contrast: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="so are distances of pixels to the image's mean"
-    )
+    crop: NonNegativeInt = 0  # black pixels added on each side, of which a place of the old size is cut out
+    flip: bool = False  # half of the images are mirrored, left to right
+    brightness: Annotated[float, Field(ge=0, lt=1)] = 0.0  # factor from 1 - brightness to 1 + brightness
+    contrast: Annotated[float, Field(ge=0, lt=1)] = 0.0  # factor of pixels' distances to the image's mean
 
 
 class InputSpec(Identified):
-    """Preprocessing of raw 8-bit images into a network's input.
-
-    Constant zero padding comes first (in raw pixels), then division by 255, then the colour of the background, then
-    ``(x - mean) / std`` per channel, then a single grey channel is repeated to ``channels``.
-    """
+    """Preprocessing of raw 8-bit images: ``pad`` zero pixels on each side, division by 255, the ``color`` of a grey
+    image's background, ``x + (1 - x) * color``, which may be drawn by the run's seed and the task, ``(x - mean) / std``
+    per channel, which are computed if not given, and a single grey channel repeated to ``channels``."""
 
     later: ClassVar[frozenset[str]] = frozenset({"color", "augment"})
 
-    mean: tuple[float, ...] | None = Field(None, description="per channel, of pixels in [0, 1]; computed if not given")
-    std: tuple[PositiveFloat, ...] | None = Field(None, description="per channel; computed if not given")
-    pad: NonNegativeInt = Field(0, description="zero pixels added on each side")
-    channels: PositiveInt | None = Field(None, description="repeat a grey image to so many channels")
-    color: Literal["random"] | Color | None = Field(
-        None,
-        description="colour of the background of grey images, red, green and blue in [0, 1]: x + (1 - x) * color; "
-        "'random': drawn by the run's seed and the task",
-    )
-    augment: Augmentation = Field(Augmentation(), description="what is drawn anew for each training image")
+    mean: tuple[float, ...] | None = None
+    std: tuple[PositiveFloat, ...] | None = None
+    pad: NonNegativeInt = 0
+    channels: PositiveInt | None = None
+    color: Literal["random"] | Color | None = None
+    augment: Augmentation = Augmentation()
 
     @model_validator(mode="after")
     def _check_channels(self) -> Self:
@@ -130,37 +110,21 @@ class Stream(Identified):
 
     later: ClassVar[frozenset[str]] = frozenset({"scenario"})
 
-    scenario: Scenario = Field("task", description="whether the task of a test image is known, and what is asked of it")
+    scenario: Scenario = "task"
 
 
 class ClassSplit(Stream):
-    """Tasks are groups of classes of one data set; labels are renumbered from 0 within a task.
-
-    Classes may be given by name. :func:`seu_bench.data.tasks.numbered` puts labels in their place, so that a
-    run is the same however its classes were given.
-    """
+    """Tasks are groups of classes of one data set, by label or name; labels are renumbered from 0 within a task."""
 
     later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first"})
 
     kind: Literal["classes"]
     dataset: str
-    classes_per_task: PositiveInt | None = Field(
-        None,
-        validation_alias=AliasChoices("classes_per_task", "then"),
-        description="consecutive classes per task, or per task after the first; the last task has what is left",
-    )
-    first: PositiveInt | None = Field(None, description="classes of the first task; classes_per_task if not given")
-    groups: tuple[tuple[ClassLabel, ...], ...] | None = Field(
-        None, description="classes of each task, in full: labels, names or both"
-    )
-    class_order: Literal["natural", "shuffled"] | NonNegativeInt = Field(
-        "natural",
-        description="order of the classes before they are cut by classes_per_task: that of their labels, shuffled by "
-        "the run's seed, or by a seed of its own for all runs, such as 1993 (the field's usual one)",
-    )
-    order: Literal["shuffled", "fixed"] | tuple[ClassLabel, ...] = Field(
-        "shuffled", description="tasks by index, or by the name of a class of theirs"
-    )
+    classes_per_task: PositiveInt | None = None
+    first: PositiveInt | None = None
+    groups: tuple[tuple[ClassLabel, ...], ...] | None = None
+    class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"
+    order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
     validation: Fraction = 0.10
     input: InputSpec = InputSpec()
 
@@ -200,16 +164,14 @@ class DatasetTask(Identified):
     )
 
     dataset: str
-    classes: PositiveInt | None = Field(None, description="outputs of the head; the data set's classes if not given")
-    label_offset: NonNegativeInt = Field(0, description="subtracted from every label")
-    labels: Annotated[tuple[ClassLabel, ...], Field(min_length=1)] | None = Field(
-        None, description="the classes that it has, by label or name, numbered from 0 in this order; all if not given"
-    )
-    draw_classes: PositiveInt | None = Field(None, description="so many classes, drawn by the run's seed")
-    rotate_labels: NonNegativeInt = Field(0, description="added to every label, modulo the number of classes")
-    train_per_class: PositiveInt | None = Field(None, description="training images of each class, at most")
-    valid_per_class: PositiveInt | None = Field(None, description="validation images of each class, at most")
-    test_per_class: PositiveInt | None = Field(None, description="test images of each class, at most")
+    classes: PositiveInt | None = None
+    label_offset: NonNegativeInt = 0
+    labels: Annotated[tuple[ClassLabel, ...], Field(min_length=1)] | None = None
+    draw_classes: PositiveInt | None = None
+    rotate_labels: NonNegativeInt = 0
+    train_per_class: PositiveInt | None = None
+    valid_per_class: PositiveInt | None = None
+    test_per_class: PositiveInt | None = None
     input: InputSpec = InputSpec()
 
     @model_validator(mode="after")
@@ -228,9 +190,7 @@ class DatasetSequence(Stream):
 
     kind: Literal["datasets"]
     tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
-    order: tuple[str, ...] | Literal["shuffled"] | None = Field(
-        None, description="names of the tasks in order; the file's order if not given"
-    )
+    order: tuple[str, ...] | Literal["shuffled"] | None = None  # names of the tasks; the file's order if not given
     validation: Fraction = 0.10
 
     @model_validator(mode="after")
@@ -248,10 +208,10 @@ class TaskSize(Frozen):
 
 
 class LargeTasks(Frozen):
-    """How often tasks are large ones, up to one of them."""
+    """Up to task ``until``, from 1, each task is a large one by the probability ``share``."""
 
-    until: PositiveInt = Field(description="the last task, from 1, for which this holds")
-    share: Share = Field(description="probability that a task is a large one")
+    until: PositiveInt
+    share: Share
 
 
 class DrawnTasks(Stream):
@@ -260,11 +220,11 @@ class DrawnTasks(Stream):
     kind: Literal["drawn"]
     tasks: Annotated[int, Field(ge=1, le=1000)] = 100
     classes_per_task: PositiveInt
-    sources: Annotated[dict[str, InputSpec], Field(min_length=1)] = Field(description="inputs by name of a data set")
+    sources: Annotated[dict[str, InputSpec], Field(min_length=1)]
     large: TaskSize
     small: TaskSize
-    large_tasks: tuple[LargeTasks, ...] = Field((), description="by ascending 'until'; later tasks are small ones")
-    test_per_class: PositiveInt | None = Field(None, description="test images of each class, at most")
+    large_tasks: tuple[LargeTasks, ...] = ()
+    test_per_class: PositiveInt | None = None
 
     @model_validator(mode="after")
     def _check_large_tasks(self) -> Self:
@@ -278,7 +238,7 @@ StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | D
 
 def stream_identity(stream: Stream) -> dict[str, Any]:
     """Values of a stream that tell it from another; keys of later versions only where they change something."""
-    values = stream.model_dump(mode="json", context=IDENTITY)
+    values = stream.model_dump(mode="json")
     for source in values.get("sources", {}).values():
         source.setdefault("color", None)  # which is as old as these streams are
     return values

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
-from seu_bench.config.validation_errors import format_errors
+from seu_bench.config.options import format_errors
 from seu_bench.errors import SpecError
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import toml_key, toml_value
@@ -34,21 +34,16 @@ OwnPath: TypeAlias = Annotated[Path, AfterValidator(_beside_the_file)]
 def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the path") -> dict[str, Any]:
     """Read a ``kind`` of file, such as ``"benchmark"``, that the page ``guide`` describes, or raise a SpecError."""
     try:
-        text = read_file(file.resolve(), LARGEST).decode("utf-8")
+        return tomllib.loads(read_file(file.resolve(), LARGEST).decode("utf-8"))
     except FileNotFoundError:
         raise SpecError(f"the {kind} file does not exist", where=str(file), remedy=if_missing) from None
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # a RuntimeError: links in a circle
-        raise SpecError(
-            f"the {kind} file cannot be read: {getattr(error, 'strerror', None) or error}",
-            where=str(file),
-            remedy=f"give a TOML file in UTF-8 that you may read; {guide} describes it",
-        ) from error
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting, too
-        raise SpecError(
-            f"the {kind} file is not TOML: {error}", where=str(file), remedy=f"see https://toml.io, and {guide}"
-        ) from error
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:  # a RuntimeError: links in a circle, deep nesting
+        what = f"the {kind} file cannot be read: {getattr(error, 'strerror', None) or error}"
+        remedy = f"give a TOML file in UTF-8 that you may read; {guide} describes it"
+        raise SpecError(what, where=str(file), remedy=remedy) from error
+    except ValueError as error:  # numbers of thousands of digits, too
+        remedy = f"see https://toml.io, and {guide}"
+        raise SpecError(f"the {kind} file is not TOML: {error}", where=str(file), remedy=remedy) from error
 
 
 def validated(
@@ -62,8 +57,7 @@ def validated(
 ) -> ModelT:
     """Validate what a ``file`` defines, such as ``"the sweep"``; a SpecError lists all faults, those found before too.
 
-    The folder of the file is the validation's context. ``options`` are the keys that were given elsewhere than in the
-    file, with what their faults are to be listed under, such as ``-o benchmark.stream.order``.
+    ``options`` are the keys that were given elsewhere than in the file, with what their faults are listed under.
     """
     found = list(faults)
     try:
@@ -75,22 +69,12 @@ def validated(
             return value
     for key, option in (options or {}).items():
         found = [option + it[len(key) :] if re.match(rf"{re.escape(key)}[.:[]", it) else it for it in found]
-    raise SpecError(
-        f"{what} has {len(found)} fault{'s' * (len(found) != 1)}",
-        faults=found,
-        where=str(file) if file is not None else None,
-        remedy=f"{guide} describes every key",
-    )
+    said, where = f"{what} has {len(found)} fault{'s' * (len(found) != 1)}", str(file) if file is not None else None
+    raise SpecError(said, faults=found, where=where, remedy=f"{guide} describes every key")
 
 
 def toml_text(document: Mapping[str, Any], heading: str = "") -> str:
-    """Write plain values as TOML; lists of tables become arrays of tables, two deep; all else stays on its line.
-
-    Libraries write each number of a matrix on a line of its own.
-
-    Example:
-        ``toml_text({"a": 1, "b": {"c": [[1, 2]]}}) == "a = 1\\n\\n[b]\\nc = [[1, 2]]\\n"``
-    """
+    """Write plain values as TOML; lists of tables become arrays of tables, two deep; all else stays on its line."""
     tables = {key: value for key, value in document.items() if _is_table(value, heading)}
     lines = [f"{toml_key(key)} = {toml_value(value)}\n" for key, value in document.items() if key not in tables]
     for key, value in tables.items():

@@ -9,9 +9,9 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.streams import Scenario
@@ -25,13 +25,11 @@ TRIALS_FOLDER: Final = "tuning"
 #: The page that describes tuning.
 _GUIDE: Final = "docs/guides/tuning.md"
 
-#: Accuracies on withheld validation images after each task; a row is as long as tasks were learned, or empty.
-Matrix: TypeAlias = tuple[tuple[Annotated[float, Field(ge=0, le=1)], ...], ...]
 #: Benchmark and its version, protocol, strategy, searcher, creator, scenario.
 Place: TypeAlias = tuple[str, int, str, str, str | None, str | None, Scenario]
-_Count: TypeAlias = Annotated[int, Field(ge=0)]
-_Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
-_Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_PLAIN: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+_Name: TypeAlias = Annotated[str, Field(pattern=_PLAIN, max_length=200)]
+_Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 #: What some methods presuppose that a lifelong learner does not have.
 NOTES: Final = {
     "first-tasks": "chosen on the first tasks of other seeds' streams, which are left afterwards",
@@ -49,33 +47,18 @@ def _of_no_benchmark(options: dict[str, Any]) -> dict[str, Any]:
 class TuningCost(Frozen):
     """What all runs of a tuning cost together; ``None``: not measured for all."""
 
-    runs: _Count
-    image_passes: _Count
-    cpu_seconds: Annotated[float, Field(ge=0)] | None = None
-    flops: _Count | None = None
-
-
-class TrialRun(Frozen):
-    """A trial on one seed.
-
-    Attributes:
-        run_id: of its record, below ``tuning`` in the results folder.
-        decisions: nothing; published files have the key, and their hashes cover it.
-    """
-
-    seed: NonNegativeInt
-    run_id: _Name
-    status: Literal["finished", "failed"]
-    accuracy_matrix: Matrix = ()
-    decisions: tuple[()] = ()
+    runs: NonNegativeInt
+    image_passes: NonNegativeInt
+    cpu_seconds: NonNegativeFloat | None = None
+    flops: NonNegativeInt | None = None
 
 
 class Trial(Frozen):
-    """Values that were tried; ``score`` is the mean over seeds, ``None`` where a run failed."""
+    """Values that were tried; ``score`` is the mean over ``runs`` on several seeds, ``None`` where one failed."""
 
     options: dict[str, Any]
-    score: Annotated[float, Field(ge=0, le=1)] | None = None
-    runs: tuple[TrialRun, ...]
+    score: _Share | None = None
+    runs: tuple[dict[str, Any], ...]
 
 
 class TunedFile(Frozen):
@@ -89,7 +72,6 @@ class TunedFile(Frozen):
         given: options of all trials; so are ``limit``, ``synthetic``, ``precision`` and ``threads`` of all.
         options: those given, and the values chosen: what ``--tuned`` applies.
         space: what was searched, by option, as it was given.
-        score: of the values chosen.
         cost: of all trials, and of the tuning of the protocol's defaults that they start from.
     """
 
@@ -109,20 +91,20 @@ class TunedFile(Frozen):
     limit: int | None = None
     synthetic: bool = False
     precision: str = "float32"
-    threads: Annotated[int, Field(gt=1)] | None = None
+    threads: int | None = None
     seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
-    score: Annotated[float, Field(ge=0, le=1)]
+    score: _Share
     options: Annotated[dict[str, Any], AfterValidator(_of_no_benchmark)]
     space: dict[str, str]
     cost: TuningCost
     software: dict[str, str]
     trials: Annotated[tuple[Trial, ...], Field(min_length=1)]
-    sha256: _Sha256
+    sha256: str
 
     @classmethod
     def sealed(cls, **fields: Any) -> Self:
         """Create a file's content with its hash."""
-        draft = cls(sha256="0" * 64, **fields)
+        draft = cls(sha256="", **fields)
         return draft.model_copy(update={"sha256": draft.content_sha256})
 
     @property
@@ -141,11 +123,9 @@ class TunedFile(Frozen):
     def refuse_seed(self, seed: int) -> None:
         """Refuse a run on a seed of the tuning: its result would have been chosen."""
         if seed in self.seeds:
-            raise RequestError(
-                f"seed {seed} was tuned on: {self.id} was chosen on the seeds {', '.join(map(str, self.seeds))}",
-                where=f"seed {seed}",
-                remedy="choose another seed: seeds of tuning and of evaluation must differ",
-            )
+            what = f"seed {seed} was tuned on: {self.id} was chosen on the seeds {', '.join(map(str, self.seeds))}"
+            remedy = "choose another seed: seeds of tuning and of evaluation must differ"
+            raise RequestError(what, where=f"seed {seed}", remedy=remedy)
 
     def write(self, path: Path) -> None:
         """Write it, completely or not at all."""
@@ -161,17 +141,14 @@ class TunedFile(Frozen):
         remedy = f"make it again with seu-bench tune; {_GUIDE} describes it"
         file = validated(cls, read_toml(path, "tuned", _GUIDE, remedy), "the tuned file", _GUIDE, path)
         if file.content_sha256 != file.sha256:
-            raise SpecError(
-                "the tuned file was changed after it was written: its content does not have its SHA-256",
-                where=str(path),
-                remedy=f"to change a value give it with -o; otherwise {remedy}",
-            )
+            what = "the tuned file was changed after it was written: its content does not have its SHA-256"
+            raise SpecError(what, where=str(path), remedy=f"to change a value give it with -o; otherwise {remedy}")
         return file
 
 
 def tuned_path(results: Path, name: str) -> Path:
     """Path of a tuned file or of a folder of them, by path, or of one in a results folder by its id."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) and not name.endswith(".toml"):
+    if re.fullmatch(_PLAIN, name) and not name.endswith(".toml"):
         inside = results / TUNED_FOLDER / f"{name}.toml"
         return Path(name) if Path(name).is_dir() and not inside.exists() else inside
     return Path(name).expanduser()

@@ -29,11 +29,7 @@ DATA_ROOT_VARIABLE = "SEU_BENCH_DATA"
 
 
 def default_data_root(option: Path | None) -> Path:
-    """Resolve the root folder of data sets, which need not exist.
-
-    Args:
-        option: the folder asked for; ``None`` takes ``$SEU_BENCH_DATA``, else ``~/.cache/seu-bench/data``.
-    """
+    """Resolve the folder of data sets, which need not exist: ``option``, ``$SEU_BENCH_DATA`` or one in the cache."""
     if option is not None:
         return option.expanduser()
     named = os.environ.get(DATA_ROOT_VARIABLE)
@@ -81,14 +77,10 @@ class RawSplit:
 class RawDataset:
     """A data set as its files have it: no padding, no normalisation.
 
-    Arrays of other types become 8-bit images (:func:`as_8_bit`) and labels ``[N]`` (int64) where nothing has to be
-    guessed, and are refused otherwise.
-
     Attributes:
         info: its description.
         train, test: its images; an ``np.memmap`` stays on disk, and batches are read from it.
-        known_checksums: of the whole and of what is left without test images, where a source need not read all images
-            again to know them.
+        known_checksums: of the whole and of what is left without test images, where they were computed before.
 
     Example:
         .. code-block:: python
@@ -103,11 +95,7 @@ class RawDataset:
     known_checksums: tuple[str, str] | None = None
 
     def checked(self) -> RawDataset:
-        """The data set with arrays of other types converted.
-
-        Raises:
-            DataError: arrays have another type, range or shape than ``info`` says.
-        """
+        """The data set, its labels as int64; a :class:`DataError` if its arrays are not what ``info`` says."""
         train = _checked_split(self.info, "train", self.info.num_train, self.train)
         return replace(self, train=train, test=_checked_split(self.info, "test", self.info.num_test, self.test))
 
@@ -144,18 +132,13 @@ def as_8_bit(images: NDArray[Any]) -> Images:
     Raises:
         ValueError: it has another type or range; the message says which.
     """
-    if images.dtype == np.uint8:
-        return images
-    kind = images.dtype.kind
+    kind, due = images.dtype.kind, "needed are whole numbers in 0..255, or floating point in [0, 1]"
     if kind not in "buif":
-        raise ValueError(f"has dtype {images.dtype}; needed is uint8, or float in [0, 1]")
+        raise ValueError(f"has dtype {images.dtype}; {due}")
     if images.size and not (images.min() >= 0 and images.max() <= (255 if kind in "ui" else 1)):  # NaN fails, too
-        raise ValueError(
-            f"has dtype {images.dtype} and values {images.min():g}..{images.max():g}; "
-            "needed are whole numbers in 0..255, or floating point in [0, 1]"
-        )
+        raise ValueError(f"has dtype {images.dtype} and values {images.min():g}..{images.max():g}; {due}")
     if kind in "ui" or not images.size or not images.ndim:
-        return images.astype(np.uint8)
+        return images.astype(np.uint8, copy=False)
     return np.concatenate([np.round(block * 255).astype(np.uint8) for block in blocks(images)])
 
 
@@ -171,15 +154,10 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
 
 def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) -> RawSplit:
     images, labels = split.images, np.asarray(split.labels)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
     faults: list[str] = []
-    try:
-        images = as_8_bit(images if isinstance(images, np.memmap) else np.asarray(images))
-    except ValueError as error:
-        faults.append(f"{name} images: {error}")
-    if images.shape != (shape := (count, info.channels, info.height, info.width)):
-        faults.append(f"{name} images have shape {images.shape}; needed is {shape}, [N, C, H, W]")
+    shape = count, info.channels, info.height, info.width
+    if images.shape != shape or images.dtype != np.uint8:
+        faults.append(f"{name} images are {images.dtype} of shape {images.shape}; needed are uint8 of {shape}")
     if labels.dtype.kind not in "ui" or labels.shape != (count,):
         faults.append(f"{name} labels are {labels.dtype} of shape {labels.shape}; needed are integers of {(count,)}")
     elif count and not (labels.min() >= 0 and labels.max() < info.num_classes):
@@ -208,8 +186,7 @@ class DatasetState:
     """Whether a data set can be used.
 
     Attributes:
-        status: ``embedded`` needs no files; files are ``complete``, ``missing``, ``incomplete`` (some are missing) or
-            ``corrupt``.
+        status: ``embedded`` needs no files; files are ``complete``, ``missing``, ``incomplete`` or ``corrupt``.
         where: the folder or file that was looked in; ``None`` for embedded sets.
         bytes: size on disk of what is there.
         detail: which file is missing or corrupt, in words.
@@ -238,19 +215,10 @@ class DatasetSource(Protocol):
         """Whether it can be used; looks, and changes nothing."""
 
     def load(self, root: Path | None) -> RawDataset:
-        """Read it into memory.
-
-        Raises:
-            DataMissingError: it is missing; the message has the folder and the command that fetches it.
-            DataCorruptError: a file is not what it should be.
-        """
+        """Read it into memory, or raise a DataMissingError or DataCorruptError that says what to do."""
 
     def fetch(self, root: Path) -> None:
-        """Download it below ``root`` and check it.
-
-        Raises:
-            DataError: it cannot be had.
-        """
+        """Download it below ``root`` and check it, or raise a DataError."""
 
 
 # ------------------------------------------------------------------------------------------- what sources are made of
@@ -261,27 +229,23 @@ def hold_out(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of the training and of the test images, each ascending, for ``labels`` ``[N]`` without a test set.
 
-    At least one image of each class is held out; which ones is the same in every run. The data set's ``name``, the
-    file or folder ``where`` it is and the names of its classes are for messages.
+    At least one image of each class is held out, the same ones in every run. The other arguments are for messages.
     """
     generator = np.random.RandomState(0)  # fixed: which images are test images must not depend on a run's seed
     is_test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels).tolist():
         found = np.flatnonzero(labels == label)
         if len(found) < 2:
-            called = repr(class_names[label]) if label < len(class_names or ()) and class_names else str(label)
-            raise DataError(
-                f"data set {name!r} has a single image of class {called}, which cannot be both trained and tested on",
-                where=where,
-                remedy="give each class at least 2 images, or bring a test set of its own",
-            )
+            called = repr(class_names[label]) if class_names and label < len(class_names) else str(label)
+            what = f"data set {name!r} has a single image of class {called}, which cannot be both trained and tested on"
+            raise DataError(what, where=where, remedy="give each class at least 2 images, or bring a test set")
         is_test[generator.permutation(found)[: max(1, int(fraction * len(found)))]] = True
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
 def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
     """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
-    each = [tuple(int(count) for count in np.bincount(labels, minlength=info.num_classes)) for labels in (train, test)]
+    each = [tuple(np.bincount(labels, minlength=info.num_classes).tolist()) for labels in (train, test)]
     return replace(info, num_train=len(train), num_test=len(test), train_per_class=each[0], test_per_class=each[1])
 
 
@@ -301,19 +265,18 @@ def described(
         held = hold_out(data.labels, test_fraction, name, where, class_names)
         splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in held]
     train, test = splits
-    _, channels, height, width = train.images.shape
+    if (shape := train.images.shape[1:]) != (other := test.images.shape[1:]):
+        what = f"data set {name!r} has images {shape} in training and {other} in test [C, H, W]"
+        raise DataError(what, where=where, remedy="bring all images to one shape")
     num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
     names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
-    blank = DatasetInfo(name, channels, height, width, num_classes, num_train=0, num_test=0, class_names=names)
+    channels, height, width = shape
+    blank = DatasetInfo(name, channels, height, width, num_classes, 0, 0, class_names=names)
     return RawDataset(counted(blank, train.labels, test.labels), train, test)
 
 
 def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel: int = 1) -> None:
-    """Refuse so many images of a data set, each of ``shape``, if they take more memory than is free.
-
-    Raises:
-        DataError: there is not enough; the message has the size.
-    """
+    """Refuse so many images of a data set, each of ``shape``, by a DataError if they take more memory than is free."""
     needed, free = images * math.prod(shape) * bytes_per_pixel, free_host_memory()
     if needed > free:
         size = " x ".join(map(str, shape))
@@ -327,3 +290,97 @@ def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel
 def one_line(error: BaseException) -> str:
     """An exception's text on one line, its class's name where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+# ---------------------------------------------------------------------------------------------------- made-up data
+
+#: Least images per class, so that each task can be learned and judged at any scale.
+LEAST_TRAIN, LEAST_TEST = 30, 10
+
+#: Side of the coarse grid that a class's prototype is blown up from.
+GRID = 4
+
+#: Images made at once; bounds the memory that the noise takes.
+CHUNK = 2048
+
+# In units of the prototypes' own standard deviation. The smooth disturbance is what makes classes hard to tell apart:
+# noise of single pixels averages out over an image, a disturbance of the prototypes' own kind does not.
+_SMOOTH, _PIXEL = 0.45, 0.35
+
+
+def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawDataset:
+    """A learnable data set with the shape and the classes of a real one.
+
+    Each class has a smooth random prototype; each image is its class's prototype shifted by a pixel or two, made
+    brighter or darker, and disturbed. The nearest class mean is right more than nine times in ten, and not always.
+    Classes without training images stay without; the returned ``info`` has the sizes that were made.
+
+    Args:
+        seed: together with ``info.name`` it decides every pixel.
+        scale: images per class in proportion to the real set's; at least 30 for training and 10 for testing.
+    """
+    if scale <= 0:
+        raise ValueError(f"scale must be positive, not {scale}")
+    digest = hashlib.sha256(f"{info.name}:{seed}".encode()).digest()
+    generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
+    # One picture per class, with a margin on each side that shifts can draw from.
+    reach = 1 if min(info.height, info.width) < 16 else 2
+    shape = info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach
+    occurs = np.asarray(info.train_per_class or (1,) * info.num_classes) > 0
+    sizes_of_splits = []
+    for per_class, total, least in (
+        (info.train_per_class, info.num_train, LEAST_TRAIN),
+        (info.test_per_class, info.num_test, LEAST_TEST),
+    ):
+        real = np.asarray(per_class or total / max(1, occurs.sum()))
+        sizes_of_splits.append(np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64))
+    require_memory(info.name, int(np.sum(sizes_of_splits)), (info.channels, info.height, info.width))
+    require_memory(info.name, info.num_classes, shape[1:], bytes_per_pixel=4)
+    prototypes = _smooth(shape, generator)
+    train, test = (_split(prototypes, sizes, generator, reach) for sizes in sizes_of_splits)
+    return RawDataset(counted(info, train.labels, test.labels), train, test)
+
+
+def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
+    """Smooth, standardised pictures of ``shape`` ``[N, C, H, W]``; channels share most of their variance."""
+    count, channels, height, width = shape
+    coarse = generator.standard_normal((count, channels, GRID, GRID), dtype=np.float32)
+    shared = generator.standard_normal((count, 1, GRID, GRID), dtype=np.float32)
+    coarse = np.float32(np.sqrt(0.15)) * coarse + np.float32(np.sqrt(0.85)) * shared
+    # One matrix product per axis is bilinear interpolation.
+    pictures = np.matmul(np.matmul(_blow_up(height), coarse), _blow_up(width).T)
+    result: NDArray[np.float32] = pictures / np.float32(pictures.std() if count > 1 else 0.7)
+    return result
+
+
+def _blow_up(length: int) -> NDArray[np.float32]:
+    """The matrix ``[length, GRID]`` that interpolates linearly from the grid to ``length`` pixels."""
+    place = np.linspace(0, GRID - 1, length)
+    matrix: NDArray[np.float32] = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(GRID))).astype(np.float32)
+    return matrix
+
+
+def _split(
+    prototypes: NDArray[np.float32], sizes: NDArray[np.int64], generator: np.random.Generator, reach: int
+) -> RawSplit:
+    labels: Labels = generator.permutation(np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))
+    # [class, C, down, right, H, W]: every place that a picture can be shifted to.
+    height, width = (length - 2 * reach for length in prototypes.shape[2:])
+    shifted = np.lib.stride_tricks.sliding_window_view(prototypes, (height, width), axis=(2, 3))
+    images: Images = np.empty((len(labels), prototypes.shape[1], height, width), dtype=np.uint8)
+    for start in range(0, len(labels), CHUNK):
+        images[start : start + CHUNK] = _pictures(shifted, labels[start : start + CHUNK], generator)
+    return RawSplit(images, labels)
+
+
+def _pictures(shifted: NDArray[np.float32], labels: Labels, generator: np.random.Generator) -> Images:
+    """Images ``[N, C, H, W]`` of the given labels ``[N]``."""
+    count = len(labels)
+    down, right = generator.binomial(shifted.shape[2] - 1, 0.5, size=(2, count))
+    picture = shifted[labels, :, down, right]
+    contrast = generator.uniform(0.8, 1.2, size=(count, 1, 1, 1)).astype(np.float32)
+    brightness = generator.normal(0, 0.15, size=(count, 1, 1, 1)).astype(np.float32)
+    picture = picture * contrast + brightness
+    picture += np.float32(_SMOOTH) * _smooth(picture.shape, generator)
+    picture += np.float32(_PIXEL) * generator.standard_normal(picture.shape, dtype=np.float32)
+    return np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)

@@ -1,16 +1,22 @@
-"""Data of the user's own: what files and folders have in common, and arrays in an ``.npz``."""
+"""Data of the user's own: folders of images, decoded by several threads into memory or into a file; ``.npz`` files."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
+import re
 import stat
+import warnings
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,109 +24,127 @@ from numpy.typing import NDArray
 from seu_bench.data.dataset import (
     DatasetInfo,
     DatasetState,
+    Images,
+    Labels,
     RawDataset,
     RawSplit,
     as_8_bit,
     channels_first,
+    counted,
+    default_data_root,
     described,
+    hold_out,
     one_line,
     require_memory,
 )
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError
+from seu_bench.utils.files import PART, make_folder
+from seu_bench.utils.hardware import free_host_memory
+from seu_bench.utils.locks import folder_lock
+from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import open_file
+
+#: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
+IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+#: Endings of image files; by others, such as Thumbs.db and desktop.ini, files are left out, as torchvision does.
+IMAGE_ENDINGS: Final = (
+    ".apng", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".jpx", ".pbm", ".pgm", ".png",
+    ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp",
+)  # fmt: skip
+#: Seconds for which a process waits for another one that decodes the same images.
+PATIENCE = 24 * 3600.0
+#: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
+_VERSION = 2
+#: Bytes of the checksum at the end of a file of decoded images.
+_CHECKSUM_BYTES = 64
+
+Decode: TypeAlias = Callable[[Any], Images]
+#: Image files and their labels ``[N]``.
+Split: TypeAlias = tuple[Sequence[Path], Labels]
 
 
 class OwnFiles(ABC):
-    """File or folder of the user's own; it cannot be downloaded, and ``root`` plays no part."""
+    """A file or a folder of the user's own; it cannot be downloaded.
 
-    kind: ClassVar[str]
+    Args:
+        definition: its table in a benchmark file, with an absolute path.
+        name: of the data set.
+    """
 
     def __init__(self, definition: Any, name: str) -> None:
         self.definition, self.name = definition, name
         self.path: Path = definition.path
-        self.summary = f"{self.kind} {self.path}"
+        self.summary = str(self.path)
 
     @abstractmethod
-    def load(self, root: Path | None) -> RawDataset:
-        """Read it into memory; a :class:`DataError` where the files are missing or unfit."""
-
     def info(self, root: Path | None) -> DatasetInfo:
-        """Shape and sizes; the set is loaded for them."""
-        return self.load(root).info
+        """Shape and sizes."""
 
     def state(self, root: Path | None) -> DatasetState:
-        """Whether the set can be used, as far as :meth:`check` can tell."""
-        size = 0
+        """Whether the set can be described, and so used as far as that can be told."""
         try:
-            self.check_exists()
-            size = sum(file.stat().st_size for file in self.files())
-            self.check(root)
+            self.info(root)
         except DataMissingError:
             return DatasetState("missing", self.path)
         except DataError as error:
-            return DatasetState("corrupt", self.path, size, error.what)
-        return DatasetState("complete", self.path, size)
+            return DatasetState("corrupt", self.path, None, error.what)
+        return DatasetState("complete", self.path)
 
-    def check(self, root: Path | None) -> None:
-        """Raise the error of files that cannot be used."""
-        self.info(root)
+    def fetch(self, root: Path) -> None:
+        """Refuse."""
+        raise self.fault("is your own and cannot be downloaded", "put the files there by hand")
 
     def checksum(self) -> str:
-        """SHA-256 of the file, or of the sorted relative paths and sizes of a folder's files; nothing is decoded."""
+        """SHA-256 of the file, or of the sorted relative paths and sizes of a folder's images; nothing is decoded."""
         self.check_exists()
         if self.path.is_file():
             with self.path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        lines = (f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n" for file in self.files())
+        images = self.images(self.path)
+        lines = (f"{file.relative_to(self.path).as_posix()}\0{file.stat().st_size}\n" for file in images)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    def fetch(self, root: Path) -> None:
-        """Refuse: the user's own files cannot be downloaded."""
-        raise self.fault("is your own and cannot be downloaded", "put the files there by hand")
-
     def check_exists(self) -> None:
-        """Raise the error of a path that does not exist, cannot be read, or is neither a file nor a folder."""
+        """Raise the error of a path that does not exist or cannot be looked at."""
         try:
-            kind = stat.S_IFMT(self.path.stat().st_mode)
+            self.path.stat()
         except FileNotFoundError:
             remedy = "correct its 'path' in the benchmark file (relative to that file), or put the data there"
             raise self.fault("is missing", remedy, DataMissingError) from None
         except (OSError, ValueError) as error:
-            raise self.unreadable(self.path, error) from error
-        if kind not in (stat.S_IFREG, stat.S_IFDIR):
-            raise self.fault("is neither a file nor a folder", "give another path")
+            raise self.unreadable(error, self.path) from error
 
-    def files(self, folder: Path | None = None) -> list[Path]:
-        """The file itself, or all files below a folder, sorted by relative path; hidden ones are passed over.
+    def images(self, folder: Path) -> list[Path]:
+        """Those of its files whose names end like an image's."""
+        return [file for file in self.files(folder) if file.suffix.lower() in IMAGE_ENDINGS]
 
-        Raises:
-            DataError: a folder or a file in it cannot be read, or is neither a file nor a folder.
+    def files(self, folder: Path) -> list[Path]:
+        """All files below a folder, sorted by relative path; hidden ones are passed over.
+
+        torchvision's ``make_dataset`` sorts nested folders otherwise, and follows hidden ones: other held-out images.
         """
-        folder = folder or self.path
-        if folder.is_file():
-            return [folder]
         found: list[Path] = []
         seen: set[tuple[int, int]] = set()
         try:
             for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
                 here = Path(parent)
-                place = here.stat()
-                if (place.st_dev, place.st_ino) in seen:
+                place = here.stat().st_dev, here.stat().st_ino
+                if place in seen:
                     raise self.fault("has a folder twice, by a link", "remove the link", where=here)
-                seen.add((place.st_dev, place.st_ino))
+                seen.add(place)
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 for file in (here / name for name in names if not name.startswith(".")):
                     if not stat.S_ISREG(file.stat().st_mode):
                         raise self.fault("has something that is neither file nor folder", "remove it", where=file)
                     found.append(file)
         except (OSError, ValueError) as error:
-            raise self.unreadable(Path(getattr(error, "filename", None) or folder), error) from error
+            raise self.unreadable(error, folder) from error
         return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
 
-    def unreadable(self, path: Path, error: OSError | ValueError) -> DataError:
-        """The error of a path that cannot be read."""
-        reason = getattr(error, "strerror", None) or error
-        return self.fault(f"cannot be read: {reason}", "see that you may read it, or remove it", where=path)
+    def unreadable(self, error: OSError | ValueError, path: Path) -> DataError:
+        """The error of a file or a folder that cannot be read, which is ``path`` where it does not say."""
+        where, reason = Path(getattr(error, "filename", None) or path), getattr(error, "strerror", None) or error
+        return self.fault(f"cannot be read: {reason}", "see that you may read it, or remove it", where=where)
 
     def fault(self, what: str, remedy: str, kind: type[DataError] = DataError, where: Path | None = None) -> DataError:
         """An error of the set, or of the file ``where`` in it."""
@@ -131,119 +155,313 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-# ------------------------------------------------------------------------------------------------------------- arrays
+class FolderSource(OwnFiles):
+    """A folder with one folder of images per class, or with two such folders called ``train`` and ``test``.
 
-#: The optional array of class names, and the arrays that a file must have: the first two, or the other four.
-_CLASS_NAMES: Final = "class_names"
-_WHOLE: Final = ("images", "labels")
-_SPLIT: Final = ("x_train", "y_train", "x_test", "y_test")
+    Classes are the sorted names of their folders. Hidden files are left out, and so are those whose names do not end
+    like an image's, which is said when the images are loaded; every other file must be an image.
+    """
+
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes; files are counted, not opened."""
+        return self._splits()[0]
+
+    def load(self, root: Path | None) -> RawDataset:
+        """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
+        info, train, test = self._splits()
+        used = {*train[0], *test[0]}
+        places = [file.relative_to(self.path) for file in self.files(self.path) if file not in used]
+        if left_out := [place.as_posix() for place in places if len(place.parts) > 1]:
+            shown = ", ".join(left_out[:20]) + (", ..." if left_out[20:] else "")
+            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
+            warnings.warn(what, stacklevel=2)
+
+        def decode(path: Path) -> Images:
+            from PIL import Image
+
+            with Image.open(path, formats=IMAGE_FORMATS) as image:
+                return as_pixels(image, info.channels, (info.height, info.width))
+
+        if self.definition.cache == "disk":
+            place = f"{self.path} {self.definition.test_fraction}"
+            return in_file(info, train, test, decode, default_data_root(root), place)
+        return in_memory(info, train, test, decode)
+
+    def _splits(self) -> tuple[DatasetInfo, Split, Split]:
+        self.check_exists()
+        folders = [self.path / "train", self.path / "test"]
+        try:
+            if all(folder.is_dir() for folder in folders):
+                (names, train), (others, test) = map(self._classes, folders)
+                if other := sorted({*names} ^ {*others}):
+                    what = f"has other classes in train than in test ({', '.join(other)} in one only)"
+                    raise self.fault(what, "give both the same class folders")
+            else:
+                names, (paths, labels) = self._classes(self.path)
+                held = hold_out(labels, self.definition.test_fraction, self.name, str(self.path), names)
+                train, test = (([paths[row] for row in rows], labels[rows]) for rows in held)
+        except OSError as error:
+            raise self.unreadable(error, self.path) from error
+        size, channels = self.definition.size, self.definition.channels
+        height, width = (size, size) if isinstance(size, int) else size
+        blank = DatasetInfo(self.name, channels, height, width, len(names), 0, 0, class_names=tuple(names))
+        return counted(blank, train[1], test[1]), train, test
+
+    def _classes(self, folder: Path) -> tuple[list[str], Split]:
+        """Names of the classes in ``folder``, and their image files."""
+        if not folder.is_dir():
+            raise self.fault("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
+        names = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        files = [[file for file in self.files(folder / name) if file.suffix.lower() in IMAGE_ENDINGS] for name in names]
+        fill = "make one folder of images (.png, .jpg, ...) per class, two classes at least"
+        if len([each for each in files if each]) < 2:
+            raise self.fault(f"has images of fewer than 2 classes in class folders below {folder}", fill)
+        if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
+            raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
+        if all(
+            name.casefold() in ("train", "training", "test", "testing", "val", "valid", "validation") for name in names
+        ):
+            # Of such folders a benchmark would be made whose classes are "train" and "val".
+            what = f"has folders in the place of classes in {folder} that are called like splits: {', '.join(names)}"
+            raise self.fault(what, "call the folders of the splits train and test; there is no third one")
+        labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files])
+        return names, ([path for members in files for path in members], labels)
+
+
+def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
+    """A PIL image as 8-bit pixels ``[C, H, W]``; transparency is dropped.
+
+    Args:
+        image: the image, not loaded yet.
+        channels: 1 for grey, 3 for red, green and blue.
+        size: height and width to resize to (bilinear); ``None`` keeps the image's own.
+
+    Raises:
+        ValueError: it has more than 8 bits per channel.
+        OSError, SyntaxError: the image's file is corrupt.
+    """
+    from PIL import Image
+
+    # Of channels with 16 bits Pillow reads the upper 8, without a word.
+    is_wide = any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
+    if is_wide or image.mode.startswith(("I", "F")):
+        what = f"its pixels have more than 8 bits (mode {image.mode})"
+        raise ValueError(f"{what}: scale all images by one range, and save them with 8 bits")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = image.convert("L" if channels == 1 else "RGB")
+    if size is not None and (image.height, image.width) != size:
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image, dtype=np.uint8)
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
+    """Decode images by several threads, of which Pillow lets all run; results are in order, and few wait.
+
+    Args:
+        items: files or numbers of images.
+        decode: what is made of one.
+        name: of the data set.
+        threads: at most so many.
+
+    Raises:
+        DataCorruptError: some are no usable images; it comes at the end, and names them.
+    """
+    from PIL import Image
+
+    def attempt(item: Any) -> Images | Exception:
+        try:
+            return decode(item)
+        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+            return error
+
+    faults: list[str] = []
+    with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1)), "decode images") as pool:
+        starts = range(0, len(items), 64)
+        results = (result for start in starts for result in pool.map(attempt, items[start : start + 64]))
+        for item, result in zip(items, tracked(results, f"reading images of {name}", len(items)), strict=True):
+            if isinstance(result, Exception):
+                faults.append(f"  - {item if isinstance(item, Path) else f'image {item}'}: {one_line(result)}")
+            elif not faults:
+                yield result
+    if faults:
+        more = [f"  - and {len(faults) - 20:,} more"] if faults[20:] else []
+        listed = "\n".join(["", *faults[:20], *more])
+        what = f"data set {name!r} has files that are no usable images, {len(faults):,} in all:{listed}"
+        raise DataCorruptError(what, remedy="repair, convert or remove them")
+
+
+def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> RawDataset:
+    """Decode all images into memory."""
+    paths = [*train[0], *test[0]]
+    shape = (info.channels, info.height, info.width)
+    require_memory(info.name, len(paths), shape)
+    pixels: Images = np.empty((len(paths), *shape), dtype=np.uint8)
+    for index, image in enumerate(decoded_in_order(paths, decode, info.name)):
+        pixels[index] = image
+    return _data_set(info, pixels, train, test)
+
+
+def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: Path, place: str) -> RawDataset:
+    """Decode all images into a file below the data root, or find them there; processes that need the same one wait.
+
+    The file is another one wherever a file of the data set has another name, class, size or time of change, or Pillow
+    another version. At its end stands the checksum of the set; the file is read as a whole at each start, and what is
+    not as it was written is decoded anew. Files of earlier states of the same folder are removed when one is made.
+
+    Args:
+        info: of the data set.
+        train, test: files and labels ``[N]``.
+        decode: gives a file's pixels ``[C, H, W]``.
+        root: folder of data sets.
+        place: what tells this data set from others of its name, e.g. its folder.
+
+    Raises:
+        DataError: the file cannot be written, e.g. because the disk is full.
+    """
+    shape = (info.channels, info.height, info.width)
+    require_memory(info.name, 4 * (os.cpu_count() or 1), shape)  # decoded ones that wait
+    folder = root / "decoded" / f"{info.name}-{hashlib.sha256(f'{place} {shape}'.encode()).hexdigest()[:8]}"
+    file = folder / f"{_key(shape, train, test)}.pixels"
+    part = file.with_name(f".{file.name}{PART}")
+    whole = len(train[0]) + len(test[0]), *shape
+
+    def stored() -> RawDataset | None:
+        """The data set in the file, read once; ``None``: there is none, or it is not as it was written."""
+        with contextlib.suppress(OSError), open_file(file) as opened:
+            if opened.seek(0, os.SEEK_END) == math.prod(whole) + _CHECKSUM_BYTES:
+                data = _data_set(info, np.memmap(file, np.uint8, "r", shape=whole), train, test)
+                known = data.read_checksums()
+                opened.seek(math.prod(whole))
+                if opened.read() == known[0].encode():
+                    return replace(data, known_checksums=known)
+        return None
+
+    try:
+        if (data := stored()) is not None:
+            return data
+        make_folder(folder.parent)
+        with folder_lock(folder, PATIENCE):
+            if (data := stored()) is not None:  # another process was quicker
+                return data
+            if file.exists():
+                warnings.warn(f"{file} is not as it was written: its images are decoded anew", stacklevel=2)
+            try:
+                with part.open("wb") as opened:
+                    for image in decoded_in_order([*train[0], *test[0]], decode, info.name):
+                        opened.write(np.ascontiguousarray(image).data)
+                    opened.flush()
+                    pixels = np.memmap(part, np.uint8, "r", shape=whole)
+                    opened.write(_data_set(info, pixels, train, test).checksum().encode())
+                    opened.flush()
+                    os.fsync(opened.fileno())
+                part.replace(file)
+            finally:
+                part.unlink(missing_ok=True)
+            for path in file.parent.glob("*.pixels"):
+                if path != file:  # a process that reads it has it open, and goes on reading
+                    path.unlink(missing_ok=True)
+            if (data := stored()) is None:
+                raise OSError("what was written cannot be read again")
+            return data
+    except OSError as error:
+        raise DataError(
+            f"decoded images of data set {info.name!r} cannot be kept on disk: {error.strerror or error}",
+            where=str(file),
+            remedy=f"{math.prod(whole) / 1e9:.1f} GB are needed there; "
+            "free them, give another --data-root, or set cache = 'memory'",
+        ) from error
+
+
+def _data_set(info: DatasetInfo, pixels: Images, train: Split, test: Split) -> RawDataset:
+    count = len(train[0])
+    return RawDataset(info, RawSplit(pixels[:count], train[1]), RawSplit(pixels[count:], test[1]))
+
+
+def _key(shape: tuple[int, int, int], *splits: Split) -> str:
+    import PIL
+
+    digest = hashlib.sha256(f"{_VERSION} {PIL.__version__} {shape}".encode())
+    for paths, labels in splits:
+        digest.update(f"\n{len(paths)}\n".encode())
+        digest.update(labels.tobytes())  # the checksum at the file's end has them within
+        for path in paths:
+            now = path.stat()
+            digest.update(f"{path}\0{now.st_size}\0{now.st_mtime_ns}\0{now.st_ctime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+#: The arrays that an ``.npz`` must have: the first two, or the other four.
+_WHOLE, _SPLIT = ("images", "labels"), ("x_train", "y_train", "x_test", "y_test")
 
 
 class NpzSource(OwnFiles):
     """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
 
-    Images are what :func:`~seu_bench.data.dataset.as_8_bit` takes. Labels are integers from 0, or from the definition's
-    ``label_offset``, where an array ``class_names`` of texts, of the labels from 0, is optional; or they are texts
-    themselves, the names of the classes, which are numbered in their order.
+    Images are what :func:`~seu_bench.data.dataset.as_8_bit` takes, labels integers from 0; an array ``class_names`` of
+    texts is optional.
     """
 
-    kind = "arrays of the file"
+    def info(self, root: Path | None) -> DatasetInfo:
+        """Shape and sizes; the set is loaded for them."""
+        return self.load(root).info
 
     def load(self, root: Path | None) -> RawDataset:
         """Read and check the arrays."""
         self.check_exists()
         try:
             arrays = self._arrays()
-            names = arrays.pop(_CLASS_NAMES, None)
-            keys = list(arrays)
-            if any(are_texts := [arrays[y].dtype.kind == "U" for y in keys[1::2]]):
-                if not all(are_texts) or names is not None or self.definition.label_offset is not None:
-                    raise ValueError("labels that are texts name the classes: no numbers, class_names or label_offset")
-                names = np.unique(arrays[keys[1]])
-            splits = [self._split(arrays, x, y, names) for x, y in zip(keys[::2], keys[1::2], strict=True)]
-            train, test = splits[0], splits[-1]
-            self._check_first(min(int(split.labels.min()) for split in splits))
-            splits = [RawSplit(it.images, it.labels - (self.definition.label_offset or 0)) for it in splits]
-            if train.images.shape[1:] != test.images.shape[1:]:
-                shapes = f"{train.images.shape[1:]}, x_test {test.images.shape[1:]}"
-                raise ValueError(f"x_train has images {shapes} [C, H, W]")
-            if unknown := np.setdiff1d(test.labels, train.labels).tolist():
+            keys = _SPLIT if "x_train" in arrays else _WHOLE
+            splits = [_npz_split(x, arrays[x], arrays[y]) for x, y in zip(keys[::2], keys[1::2], strict=True)]
+            if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
                 raise ValueError(f"y_test has labels that y_train has not: {unknown}")
-            classes = 1 + int(splits[0].labels.max())
+            if least := int(splits[0].labels.min()):
+                raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
+            names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
             if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
-                raise ValueError(f"{_CLASS_NAMES} must be texts, one for each of the classes 0 to {classes - 1}")
-        except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+                raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
+            called = None if names is None else names.tolist()
+            return described(self.name, splits, self.definition.test_fraction, str(self.path), called)
+        except (
+            *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
+            *(zipfile.BadZipFile, zlib.error),
+        ) as error:
             # Arrays of Python objects end here, too: reading them would run code of the file.
             remedy = "docs/guides/own_data.md says what the .npz must hold"
             raise self.fault(f"is not usable: {one_line(error)}", remedy, DataCorruptError) from error
-        called = None if names is None else [str(name) for name in names]
-        return described(self.name, splits, self.definition.test_fraction, str(self.path), called)
-
-    def _split(self, arrays: dict[str, NDArray[Any]], x: str, y: str, names: Any) -> RawSplit:
-        """Images and labels of two arrays, as far as they can be checked for themselves."""
-        labels = arrays[y][:, 0] if arrays[y].ndim == 2 and arrays[y].shape[1] == 1 else arrays[y]
-        try:
-            images = as_8_bit(arrays[x])
-        except ValueError as error:
-            raise ValueError(f"{x} {error}") from error
-        shape = images.shape
-        if images.ndim not in (3, 4) or not all(shape):
-            raise ValueError(f"{x} has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
-        if images.ndim == 4:
-            first, last = shape[1] in (1, 3), shape[3] in (1, 3)
-            if first == last and (first or shape[1] >= shape[3]):
-                raise ValueError(f"{x} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
-        if labels.shape != shape[:1]:
-            raise ValueError(f"{y} has shape {labels.shape}, needed is {shape[:1]}, a label for each image of {x}")
-        if labels.dtype.kind == "U":
-            if unknown := np.setdiff1d(labels, names).tolist():
-                raise ValueError(f"{y} has labels that y_train has not: {unknown}")
-            if (labels == "").any():
-                raise ValueError(f"{y} has an empty text for a label")
-            labels = np.searchsorted(names, labels)
-        elif not np.issubdtype(labels.dtype, np.integer):
-            raise ValueError(f"{y} has dtype {labels.dtype}, needed are integers or texts")
-        if labels.min() < 0 or labels.max() >= max(1000, len(labels)):
-            raise ValueError(f"{y} has labels {labels.min()} to {labels.max()}; they must count the classes from 0")
-        return RawSplit(channels_first(images), labels.astype(np.int64))
-
-    def _check_first(self, least: int) -> None:
-        offset, place = self.definition.label_offset, f"[datasets.{self.name}]"
-        if offset is None and least > 0:
-            raise ValueError(
-                f"labels begin at {least}, and must begin at 0: subtract {least}, or set label_offset = {least} in "
-                f"{place} (label_offset = 0 where there are no images of class 0)"
-            )
-        if offset is not None and least < offset:
-            raise ValueError(f"labels begin at {least}, below label_offset = {offset} of {place}")
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Read the two arrays, or the four, that the file has."""
         with open_file(self.path.resolve()) as opened:
-            if opened.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+            file = np.load(opened, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
-            with zipfile.ZipFile(opened) as archive:
-                held = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-                begun = [names for names in (_WHOLE, _SPLIT) if {*names} & {*held}]
-                found = ", ".join(held) or "nothing"
-                if len(begun) != 1:
-                    raise ValueError(f"it has {found}; give either {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
-                if missing := ", ".join(name for name in begun[0] if name not in held):
-                    raise ValueError(f"{missing} missing; it has {found}")
-                return {name: self._array(archive, held[name]) for name in (*begun[0], _CLASS_NAMES) if name in held}
+            keys = _SPLIT if "x_train" in file else _WHOLE
+            if missing := ", ".join(key for key in keys if key not in file):
+                found = ", ".join(file.files) or "nothing"
+                raise ValueError(f"{missing} missing; it has {found}; give {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
+            size, free = sum(member.file_size for member in zipfile.ZipFile(opened).infolist()), free_host_memory()
+            if size > free:
+                raise ValueError(f"its arrays take {size:,} bytes of memory, and {free:,} are free")
+            return {key: file[key] for key in (*keys, "class_names") if key in file}
 
-    def _array(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-        """Read an array of which the archive holds as much as its header says, if there is memory for it."""
-        with archive.open(member) as file:
-            version = np.lib.format.read_magic(file)
-            if version != (1, 0):  # later ones may have a header of any length, which is read as a whole
-                raise ValueError(f"{member.filename} has format {version}, needed is (1, 0)")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            size = math.prod(shape) * dtype.itemsize
-            if not dtype.hasobject and file.tell() + size != member.file_size:
-                held = member.file_size - file.tell()
-                raise ValueError(f"{member.filename} says that it has {size:,} bytes, and holds {held:,}")
-        require_memory(self.name, shape[0] if shape else 1, shape[1:], dtype.itemsize)
-        with archive.open(member) as file:
-            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-        return np.char.decode(array, "utf-8") if dtype.kind == "S" else array
+
+def _npz_split(name: str, images: NDArray[Any], labels: NDArray[Any]) -> RawSplit:
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    try:
+        images = as_8_bit(images)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from error
+    shape = images.shape
+    if images.ndim not in (3, 4) or not all(shape):
+        raise ValueError(f"{name} has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
+    if images.ndim == 4:
+        first, last = shape[1] in (1, 3), shape[3] in (1, 3)
+        if first == last and (first or shape[1] >= shape[3]):
+            raise ValueError(f"{name} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
+    if labels.shape != shape[:1] or labels.dtype.kind not in "ui":
+        what = f"the labels of {name} are {labels.dtype} of shape {labels.shape}"
+        raise ValueError(f"{what}; needed are {shape[:1]} integers, of texts: numpy.unique(texts, return_inverse=True)")
+    if labels.min() < 0 or labels.max() >= max(1000, len(labels)):
+        raise ValueError(f"{name} has labels {labels.min()} to {labels.max()}; they must count the classes from 0")
+    return RawSplit(channels_first(images), labels.astype(np.int64))

@@ -1,9 +1,8 @@
 """Sizes of a benchmark's tasks, from its specification and a seed: without data and without torch.
 
 Where tasks ask for so many images of each class, the training images of a class are cut into a pool that trains and one
-that validates, in an order drawn by the seed, so that no image trains one task and validates another. Tasks take theirs
-in the order of the stream: while there are fresh images a later task gets these, and where a pool is used up it begins
-again.
+that validates, in an order drawn by the seed: no image trains one task and validates another.
+Tasks take fresh images in the order of the stream; where a pool is used up it begins again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DrawnTasks, InputSpec, Scenario
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.tasks import TaskSpec, class_names, dataset_names, ordered_tasks, place_of, shuffled
+from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffled
 from seu_bench.errors import RequestError
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -99,10 +98,11 @@ class StreamPlan:
 
 def stream_warnings(names: Sequence[str], one_class_tasks: Sequence[int]) -> tuple[str, ...]:
     """What a user should know of tasks of these names, of which those at some places have one class."""
-    found = [names[place] for place in one_class_tasks]
-    if not found:
+    if not one_class_tasks:
         return ()
-    which = f"task {found[0]!r} has" if len(found) == 1 else f"{len(found)} of {len(names)} tasks have"
+    which = f"task {names[one_class_tasks[0]]!r} has"
+    if len(one_class_tasks) > 1:
+        which = f"{len(one_class_tasks)} of {len(names)} tasks have"
     return (
         f"warning: {which} images of one class only: the same answer is always right, 100 % by construction; "
         "such runs are never ranked",
@@ -126,28 +126,23 @@ def plan_stream(
     """Shape and sizes of a stream, or of its first tasks; withheld validation images count as test images."""
     tasks = ordered_tasks(spec, infos, seed)
     if first_tasks is not None and first_tasks > len(tasks):
-        raise RequestError(
-            f"benchmark {spec.name!r} has {len(tasks)} tasks, fewer than {first_tasks}",
-            where="first_tasks",
-            remedy=f"give a number from 1 to {len(tasks)}",
+        remedy = f"give a number from 1 to {len(tasks)}"
+        raise refusal(
+            spec, tasks[0].dataset, "first_tasks", f"has {len(tasks)} tasks, fewer than {first_tasks}", remedy
         )
     pools = class_pools(tasks, {name: _per_class(info, "train") for name, info in infos.items()})
     tasks = tasks[:first_tasks]
     shapes = {task.name: _input_shape(infos[task.dataset], task.input) for task in tasks}
     if len(set(shapes.values())) > 1:
-        raise RequestError(
-            f"the tasks of benchmark {spec.name!r} differ in shape: "
-            + ", ".join(f"{name} {shape}" for name, shape in shapes.items()),
-            where="; ".join(place_of(spec, name, "input") for name in dataset_names(spec)),
-            remedy="bring them to one shape with input.pad and input.channels",
+        what = f"has tasks that differ in shape: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}"
+        raise refusal(
+            spec, tasks[0].dataset, "input", what, "bring them to one shape with input.pad and input.channels"
         )
     scenario = spec.stream.scenario
     if scenario == "domain" and len(widths := sorted({len(task.labels) for task in tasks})) > 1:
-        raise RequestError(
-            f"the tasks of benchmark {spec.name!r} have {' or '.join(map(str, widths))} classes, not the same ones",
-            where=place_of(spec, tasks[0].dataset, "stream.scenario"),
-            remedy="choose the scenario 'task' or 'class', or tasks of as many classes each",
-        )
+        what = f"has tasks of {' or '.join(map(str, widths))} classes, not the same ones"
+        remedy = "choose the scenario 'task' or 'class', or tasks of as many classes each"
+        raise refusal(spec, tasks[0].dataset, "stream.scenario", what, remedy)
     plans: list[TaskPlan] = []
     outputs: dict[Hashable, int] = {}
     for task in tasks:
@@ -160,23 +155,27 @@ def plan_stream(
             valid = _validation_images(spec, task, pool)
             learned = pool - valid
         test = withheld(valid, evaluation)
-        bounds = [(learned, limits.train), (valid - test, limits.valid)]
-        bounds.append((_images(info, "test", task) if evaluation == "test" else test, limits.test))
-        train, held, tested = (min(count, limit or count) for count, limit in bounds)
+        tested = _images(info, "test", task) if evaluation == "test" else test
+        train, held, tests = (
+            min(count, limit or count)
+            for count, limit in ((learned, limits.train), (valid - test, limits.valid), (tested, limits.test))
+        )
         added, numbers = list(task.labels), list(range(len(task.labels)))
         if scenario == "class":
             keys = task.class_keys(info)
             added = [label for label, key in zip(task.labels, keys, strict=True) if key not in outputs]
             numbers = [outputs.setdefault(key, len(outputs)) for key in keys]
-        each = info.train_per_class
-        present = [label for label in task.labels if each is None or (label < len(each) and each[label])]
         plans.append(
             TaskPlan(
-                *(task.name, len(added), train, held, tested),
+                task.name,
+                len(added),
+                train,
+                held,
+                tests,
                 # A grey image is repeated in batches only, a coloured one is stored.
                 stored_channels=info.channels if task.input.color is None else 3,
                 class_names=class_names(info, added) or tuple(map(str, added)),
-                is_one_class=len(present) < 2 and scenario != "class",
+                is_one_class=scenario != "class" and sum(map(bool, _each(info, "train", task.labels))) < 2,
                 labels=tuple(numbers),
             )
         )
@@ -187,19 +186,15 @@ def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
     """How many of a task's images validate it: at least one, and two are left to learn from."""
     share = validation_share(spec)
     valid = int(share * pool)
-    if pool and not valid:
-        raise RequestError(
-            f"task {task.name!r} of benchmark {spec.name!r} has no validation images: it has {pool} images, "
-            f"and {share:g} of them validate",
-            where=place_of(spec, task.dataset, "stream.validation"),
-            remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images",
-        )
-    if 0 < pool < valid + 2:
-        raise RequestError(
-            f"task {task.name!r} of benchmark {spec.name!r} has {pool - valid} training image",
-            where=place_of(spec, task.dataset, "stream.validation"),
-            remedy="a task needs two at least: searching and creating learn on one half and judge on the other",
-        )
+    what, remedy = (
+        f"{pool - valid} training image",
+        "bring images: one half is learned from, the other one is judged on",
+    )
+    if not valid:
+        what = f"no validation images: it has {pool} images, and {share:g} of them validate"
+        remedy = "raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images"
+    if 0 < pool < valid + 2 or (pool and not valid):
+        raise refusal(spec, task.dataset, "stream.validation", f"has a task {task.name!r} that has {what}", remedy)
     return valid
 
 
@@ -211,9 +206,13 @@ def validation_share(spec: BenchmarkSpec) -> float:
 def _per_class(info: DatasetInfo, split: str) -> Sequence[int]:
     """Images of each class; where they are not known, as if they were balanced."""
     known: Sequence[int] | None = getattr(info, f"{split}_per_class")
-    if known is None:
-        known = (getattr(info, f"num_{split}") // info.num_classes,) * info.num_classes
-    return (*known, *[0] * (info.num_classes - len(known)))
+    return known or (getattr(info, f"num_{split}") // info.num_classes,) * info.num_classes
+
+
+def _each(info: DatasetInfo, split: str, labels: Sequence[int]) -> list[int]:
+    """Images of these labels, of which a head may have more than the data set."""
+    known = _per_class(info, split)
+    return [known[label] if label < len(known) else 0 for label in labels]
 
 
 def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
@@ -223,29 +222,22 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
         return int(total)
     if most is None and getattr(info, f"{split}_per_class") is None:
         return int(total * len(task.labels) // info.num_classes)
-    each = _per_class(info, split)
-    return sum(min(each[label], most or each[label]) for label in task.labels if label < len(each))
+    return sum(min(count, most or count) for count in _each(info, split, task.labels))
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
     channels = spec.channels or (3 if spec.color is not None else info.channels)
-    if spec.color is not None and info.channels != 1:
+    if info.channels not in (channels, 1) or (spec.color is not None and info.channels != 1):
         raise RequestError(
-            f"data set {info.name!r} has {info.channels} channels: only grey images can be given a colour",
-            where="input.color",
-            remedy="leave it out, or choose grey images",
-        )
-    if info.channels not in (channels, 1):
-        raise RequestError(
-            f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels}",
-            where="input.channels",
-            remedy="input.channels repeats grey images only",
+            f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels} or coloured",
+            where="input.channels, input.color",
+            remedy="leave them out: they are for grey images only",
         )
     return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad
 
 
 def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tuple[int, int]:
-    """Training and validation images of a class.
+    """Share out the images of a class: how many train, and how many validate; together ``available``.
 
     Where there are enough for every task to have its own, there are so many validation images as are asked for in all.
     Otherwise each pool has what the largest task asks for, and the rest goes to both in proportion to what they lack;
@@ -253,11 +245,7 @@ def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tu
 
     Args:
         available: images of the class.
-        train: training images that each task asks for.
-        valid: validation images, likewise.
-
-    Returns:
-        How many of the images train, and how many validate; together ``available``.
+        train, valid: images that each task asks for.
 
     Example:
         >>> pool_sizes(600, [400, 40], [200, 20]), pool_sizes(5000, [400, 40], [200, 20]), pool_sizes(30, [400], [200])
@@ -276,7 +264,7 @@ def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tu
 def class_pools(
     tasks: Sequence[TaskSpec], available: Mapping[str, Sequence[int]]
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Training and validation images of each class, by data set and label, of which tasks ask for so many.
+    """Training and validation images by data set and label, of the classes of which tasks ask for so many.
 
     Args:
         tasks: all tasks of the stream.
@@ -286,11 +274,10 @@ def class_pools(
     for task in tasks:
         for label in task.labels if task.per_class is not None else ():
             asked[task.dataset, label].append(task.per_class or (0, 0))
-    found = {}
-    for (dataset, label), sizes in asked.items():
-        train, valid = zip(*sizes, strict=True)
-        found[dataset, label] = pool_sizes(sum(available[dataset][label : label + 1]), train, valid)
-    return found
+    return {
+        (dataset, label): pool_sizes(sum(available[dataset][label : label + 1]), *zip(*sizes, strict=True))
+        for (dataset, label), sizes in asked.items()
+    }
 
 
 def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int) -> list[tuple[Rows, Rows] | None]:
@@ -309,20 +296,18 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
         images = images[shuffled(len(images), seed)]
         pools[dataset, label] = images[:train], images[train:]
     taken: defaultdict[tuple[str, int, int], int] = defaultdict(int)
-    found: list[tuple[Rows, Rows] | None] = []
-    for task in tasks:
-        if task.per_class is None:
-            found.append(None)
-            continue
-        split: list[Rows] = []
-        for side in (0, 1):
-            rows = [np.zeros(0, dtype=np.int64)]
-            for label in task.labels:
-                pool = pools[task.dataset, label][side]
-                count, start = min(task.per_class[side], len(pool)), taken[task.dataset, label, side]
-                rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
-                taken[task.dataset, label, side] += count
-            chosen = np.concatenate(rows)
-            split.append(chosen[shuffled(len(chosen), seed)])
-        found.append((split[0], split[1]))
-    return found
+
+    def take(task: TaskSpec, side: int, most: int) -> Rows:
+        rows = [np.zeros(0, dtype=np.int64)]
+        for label in task.labels:
+            pool = pools[task.dataset, label][side]
+            count, start = min(most, len(pool)), taken[task.dataset, label, side]
+            rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
+            taken[task.dataset, label, side] += count
+        chosen = np.concatenate(rows)
+        return chosen[shuffled(len(chosen), seed)]
+
+    return [
+        None if task.per_class is None else (take(task, 0, task.per_class[0]), take(task, 1, task.per_class[1]))
+        for task in tasks
+    ]

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +23,10 @@ from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import RawDataset, require_memory
-from seu_bench.data.images import FileStore, Store, TaskImages
-from seu_bench.data.normaliser import Normaliser
+from seu_bench.data.images import FileStore, Normaliser, Store, TaskImages
 from seu_bench.data.planning import Rows, StreamPlan, class_rows, plan_stream, validation_share, withheld
-from seu_bench.data.tasks import TaskSpec, dataset_names, numbered, ordered_tasks, place_of, shuffled
-from seu_bench.errors import RequestError
+from seu_bench.data.tasks import TaskSpec, dataset_names, numbered, ordered_tasks, refusal, shuffled
 from seu_bench.utils.progress import tracked
-
-#: Test subsets are the same for every seed, so that seeds are measured on the same images.
-TEST_SUBSET_SEED: Final = 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class TaskStream:
         tasks: in the order in which they are learned.
         fingerprint: SHA-256 of the data and of how it is cut, without the seed.
         inputs: what makes the network's input of the 8-bit images of each task, as plain values
-            (:class:`~seu_bench.results.record_parts.TaskInput`).
+            (:class:`~seu_bench.results.record.TaskInput`).
     """
 
     plan: StreamPlan
@@ -88,7 +83,7 @@ def build_stream(
 
     Args:
         spec: the benchmark.
-        load: name of a data set -> the data set; called once for each.
+        load: returns a data set by name; called once for each.
         limits: largest numbers of images per task and split.
         seed: of the tasks' order, splits and permutations.
         device: of the images.
@@ -99,7 +94,7 @@ def build_stream(
         The stream, its tasks in the order of learning.
 
     Raises:
-        RequestError: the benchmark does not fit the data, e.g. it names classes that there are not.
+        RequestError: the benchmark does not fit the data.
 
     Example:
         ``stream = build_stream(spec, lambda name: source(name).load(None), ImageLimits(train=64), seed=0)``
@@ -110,7 +105,7 @@ def build_stream(
         raw = {name: data.without_test() for name, data in raw.items()}
     raw = {name: data.checked() for name, data in raw.items()}
     infos = {name: data.info for name, data in raw.items()}
-    spec = numbered(spec, infos)
+    spec = numbered(spec, infos.__getitem__)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
     tasks = ordered_tasks(spec, infos, seed)
@@ -128,31 +123,37 @@ def build_stream(
 
     found: list[TaskSplits] = []
     inputs: list[dict[str, Any]] = []
-    sizes = []
     for index, (task, splits) in enumerate(tracked(drawn, "preparing tasks")):
         images, normaliser, used = store(task.dataset, task.input)
-        data, planned = raw[task.dataset], plan.tasks[index]
-        shape = data.info.channels, data.info.height, data.info.width
-        inputs.append(normaliser.document(shape, task.permutation_seed))
+        info = raw[task.dataset].info
+        inputs.append(normaliser.document((info.channels, info.height, info.width), task.permutation_seed))
         permutation = None
         if task.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
             order = shuffled(images.shape[1:].numel(), task.permutation_seed)
             permutation = torch.from_numpy(order).to(device)
-        outputs = _outputs(spec, task, data, splits, planned.labels)
-        augmenter = normaliser.augmenter(task.input.augment, images.shape[1])
-        hidden = plan.scenario != "task"
-        places = [torch.from_numpy(np.searchsorted(used, rows)).to(device) for rows in splits]
-        labels = [torch.from_numpy(outputs[rows]).to(device) for rows in splits]
+        outputs = _outputs(spec, task, raw[task.dataset], splits, plan.tasks[index].labels)
         train, valid, test = (
-            TaskImages(images, rows, own, index, plan.channels, permutation, hides_task=hidden)
-            for rows, own in zip(places, labels, strict=True)
+            TaskImages(
+                images,
+                torch.from_numpy(np.searchsorted(used, rows)).to(device),
+                torch.from_numpy(outputs[rows]).to(device),
+                index,
+                plan.channels,
+                permutation,
+                hides_task=plan.scenario != "task",
+            )
+            for rows in splits
         )
+        augmenter = normaliser.augmenter(task.input.augment, images.shape[1])
         train = replace(train, augmenter=None if augmenter is None else augmenter.to(device))
         found.append(TaskSplits(train, valid, test))
-        sizes.append(replace(planned, num_train=len(train), num_valid=len(valid), num_test=len(test)))
-    plan = replace(plan, tasks=tuple(sizes))
-    return TaskStream(plan, tuple(found), fingerprint(spec, raw, **excerpt), tuple(inputs))
+    sizes = [
+        replace(planned, num_train=len(it.train), num_valid=len(it.valid), num_test=len(it.test))
+        for planned, it in zip(plan.tasks, found, strict=True)
+    ]
+    prints = fingerprint(spec, raw, **excerpt)
+    return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(found), prints, tuple(inputs))
 
 
 def _split_rows(
@@ -175,12 +176,8 @@ def _split_rows(
         for split in (data.train, data.test)
     )
     if not len(pool) or not (len(test) or evaluation == "validation"):
-        none = "training images" if not len(pool) else "test images"
-        raise RequestError(
-            f"task {task.name!r} of benchmark {spec.name!r} has no {none} in data set {task.dataset!r}",
-            where=place_of(spec, task.dataset, "stream"),
-            remedy="bring images of its classes, or leave them out of the groups",
-        )
+        what = f"has a task {task.name!r} without {'test' if len(pool) else 'training'} images"
+        raise refusal(spec, task.dataset, "stream", what, "bring images of its classes, or leave them out")
     if by_class is None:
         mixed = pool[shuffled(len(pool), seed)]
         cut = int(validation_share(spec) * len(pool))
@@ -189,12 +186,9 @@ def _split_rows(
     if evaluation == "validation":
         kept = len(valid) - withheld(len(valid), evaluation)
         if kept == len(valid):
-            raise RequestError(
-                f"task {task.name!r} of benchmark {spec.name!r} has {len(valid)} validation images: "
-                "none can be withheld",
-                where=place_of(spec, task.dataset, "stream.validation"),
-                remedy="raise the share of validation images, e.g. -o benchmark.stream.validation=0.2",
-            )
+            what = f"has a task {task.name!r} with {len(valid)} validation images: none can be withheld"
+            remedy = "raise the share of validation images, e.g. -o benchmark.stream.validation=0.2"
+            raise refusal(spec, task.dataset, "stream.validation", what, remedy)
         return train[: limits.train], valid[:kept][: limits.valid], valid[kept:][: limits.test]
     if task.test_per_class is not None:
         of_class = (test[data.test.labels[test] == label] for label in task.labels)
@@ -203,10 +197,8 @@ def _split_rows(
 
 
 def _subset(images: Rows, count: int | None) -> Rows:
-    """So many of the images, at most, the same for every seed."""
-    if count is None or len(images) <= count:
-        return images
-    return images[shuffled(len(images), TEST_SUBSET_SEED)[:count]]
+    """So many of the images, at most: the same for every seed, so that seeds are measured on the same images."""
+    return images if count is None or len(images) <= count else images[shuffled(len(images), 0)[:count]]
 
 
 def _stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
@@ -229,25 +221,16 @@ def _stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device)
 def _outputs(
     spec: BenchmarkSpec, task: TaskSpec, data: RawDataset, splits: tuple[Rows, ...], numbers: tuple[int, ...]
 ) -> Rows:
-    """The output for each image of a data set, -1 where it is of none of the task's classes.
-
-    Raises:
-        RequestError: one of the task's images is of none of its classes.
-    """
+    """The output for each image of a data set, -1 where it is of none of the task's classes."""
     labels = np.concatenate([data.train.labels, data.test.labels])
     table = np.full(1 + max(*task.labels, labels.max(), 0), -1, dtype=np.int64)
     table[list(task.labels)] = numbers
-    chosen = np.concatenate(splits)
-    if (table[labels[chosen]] < 0).any():
-        least, most = labels[chosen].min() - task.labels[0], labels[chosen].max() - task.labels[0]
-        remedy = "set classes (or label_offset) of the task in the benchmark file"
-        if least == 1:
-            remedy = f"labels begin at 1, and must begin at 0: subtract 1, e.g. by label_offset = 1; or {remedy}"
-        raise RequestError(
-            f"task {task.name!r} has labels {least} to {most} but its head has {len(task.labels)} outputs",
-            where=place_of(spec, task.dataset, "stream"),
-            remedy=remedy,
-        )
+    chosen = labels[np.concatenate(splits)]
+    if (table[chosen] < 0).any():
+        least, most = chosen.min() - task.labels[0], chosen.max() - task.labels[0]
+        what = f"has a task {task.name!r} of labels {least} to {most}, but its head has {len(task.labels)} outputs"
+        remedy = "set classes, or the label_offset that labels begin at, of the task in the benchmark file"
+        raise refusal(spec, task.dataset, "stream", what, remedy)
     found: Rows = table[labels]
     return found
 

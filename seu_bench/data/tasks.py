@@ -1,16 +1,14 @@
 """The list of tasks that a benchmark is: of each, which classes of which data set, seen how, in which order.
 
-All else is read off this list: sizes (:mod:`seu_bench.data.planning`), images and the fingerprint
-(:mod:`seu_bench.data.streams`).
+Sizes (:mod:`seu_bench.data.planning`), images and the fingerprint (:mod:`seu_bench.data.streams`) are read off it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
-from typing import Any, Final
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +18,6 @@ from seu_bench.config.options import did_you_mean
 from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, InputSpec, Permutation, Stream
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
-
-#: Letters that the names of a task's classes may take together in the name of the task.
-_LONGEST: Final = 40
-#: Class names that a message lists.
-_MOST_NAMES: Final = 200
 
 
 @dataclass(frozen=True)
@@ -55,18 +48,16 @@ class TaskSpec:
     test_per_class: int | None = None
 
     def class_keys(self, info: DatasetInfo) -> list[Hashable]:
-        """What tells each of its classes from other classes of the stream.
+        """Return what tells each of its classes from other classes of the stream.
 
         The name, whatever the data set; where a class has none, or shares it with another one, the data set and the
         label. Under another permutation of the pixels a class is another one.
         """
-        names = info.class_names or ()
-        counts = Counter(names)
+        names = list(info.class_names or ()) if self.permutation_seed is None else []
+        own = [names[label] if label < len(names) else "" for label in self.labels]
         return [
-            names[label]
-            if label < len(names) and counts[names[label]] == 1 and self.permutation_seed is None
-            else (self.dataset, label, self.permutation_seed)
-            for label in self.labels
+            name if names.count(name) == 1 else (self.dataset, label, self.permutation_seed)
+            for name, label in zip(own, self.labels, strict=True)
         ]
 
 
@@ -88,32 +79,33 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
 
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskSpec]:
     """The tasks of a benchmark in the order in which ``seed`` learns them."""
-    spec = numbered(spec, infos)
+    spec = numbered(spec, infos.__getitem__)
     stream = spec.stream
     if isinstance(stream, DatasetSequence):
         tasks = [_dataset_task(spec, stream, index, infos, seed) for index in range(len(stream.tasks))]
     elif isinstance(stream, DrawnTasks):
         tasks = _drawn_tasks(spec, stream, infos, seed)
     elif isinstance(stream, Permutation):
-        source = stream.dataset, stream.input, tuple(range(infos[stream.dataset].num_classes)), True
-        tasks = [TaskSpec(f"permutation {index}", index, *source) for index in range(stream.tasks)]
+        labels, name = tuple(range(infos[stream.dataset].num_classes)), stream.dataset
+        tasks = [
+            TaskSpec(f"permutation {index}", index, name, stream.input, labels, takes_all=True)
+            for index in range(stream.tasks)
+        ]
     else:
         info = infos[stream.dataset]
+        groups = class_groups(spec, stream, info, seed)
         tasks = [
             TaskSpec(task_title(group, info), index, stream.dataset, stream.input, group)
-            for index, group in enumerate(class_groups(spec, stream, info, seed))
+            for index, group in enumerate(groups)
         ]
     if stream.scenario == "domain":
-        tasks = _with_common_classes(spec, tasks, infos)
+        tasks = _share_outputs(spec, tasks, infos)
     if isinstance(stream, ClassSplit) or (isinstance(stream, DatasetSequence) and stream.scenario == "class"):
         tasks = _split_by_class(tasks, infos, stream.validation)
     order = _learning_order(stream, tasks, seed)
     if sorted(order) != list(range(len(tasks))):
-        raise RequestError(
-            f"stream.order of benchmark {spec.name!r} is {order}",
-            where=place_of(spec, dataset_names(spec)[0], "stream.order"),
-            remedy=f"name each of the tasks 0 to {len(tasks) - 1} once",
-        )
+        remedy = f"name each of the tasks 0 to {len(tasks) - 1} once"
+        raise refusal(spec, dataset_names(spec)[0], "stream.order", f"has the order {order}", remedy)
     tasks = [tasks[index] for index in order]
     if isinstance(stream, Permutation):
         return [replace(task, permutation_seed=100 * task.index + place) for place, task in enumerate(tasks)]
@@ -121,12 +113,11 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
 
 
 def _learning_order(stream: Stream, tasks: Sequence[TaskSpec], seed: int) -> list[int]:
-    """Indices of tasks in the order in which ``seed`` learns them."""
     order = getattr(stream, "order", None)
     if isinstance(stream, DatasetSequence) and isinstance(order, tuple):
         return [list(stream.tasks).index(name) for name in order]
     if isinstance(order, tuple):
-        return [int(task) for task in order]
+        return list(order)
     if order != "shuffled" and not isinstance(stream, Permutation):
         return list(range(len(tasks)))
     drawn: list[int] = shuffled(len(tasks), seed).tolist()
@@ -139,8 +130,8 @@ def _learning_order(stream: Stream, tasks: Sequence[TaskSpec], seed: int) -> lis
 
 
 def _split_by_class(tasks: Sequence[TaskSpec], infos: Mapping[str, DatasetInfo], validation: float) -> list[TaskSpec]:
-    """Tasks of which those that share a class with another one take the validation images of each class, so that no
-    image trains one task and validates another."""
+    """Have tasks that share a class with another one take the validation images of each class, so that no image trains
+    one task and validates another."""
     having = Counter((task.dataset, label) for task in tasks for label in task.labels)
     found = []
     for task in tasks:
@@ -152,44 +143,30 @@ def _split_by_class(tasks: Sequence[TaskSpec], infos: Mapping[str, DatasetInfo],
     return found
 
 
-def _with_common_classes(
-    spec: BenchmarkSpec, tasks: Sequence[TaskSpec], infos: Mapping[str, DatasetInfo]
-) -> list[TaskSpec]:
-    """Tasks that share their outputs, their classes in one order: a class has the same output in all of them.
+def _share_outputs(spec: BenchmarkSpec, tasks: list[TaskSpec], infos: Mapping[str, DatasetInfo]) -> list[TaskSpec]:
+    """Bring the classes of tasks that share their outputs into one order: a class has the same output in all of them.
 
     Groups of classes name which classes share an output, by their places. Other tasks have the same classes, by name
     where they have names, and by place where they have none.
     """
     if len({len(task.labels) for task in tasks}) > 1 or isinstance(spec.stream, Permutation):
-        return list(tasks)
+        return tasks
     places: dict[Hashable, int] = {}
     found: list[TaskSpec] = []
     for task in tasks:
         given = task.class_keys(infos[task.dataset])
         keys = sorted(given, key=places.__getitem__) if places.keys() >= set(given) else given
         found.append(replace(task, labels=tuple(task.labels[given.index(key)] for key in keys)))
-        names, known = ([key for key in group if isinstance(key, str)] for group in (keys, places))
-        by_name = bool(known) and not isinstance(spec.stream, ClassSplit)
-        added = [name for name in names if by_name and name not in known]
+        is_named = any(isinstance(key, str) for key in places) and not isinstance(spec.stream, ClassSplit)
+        added = [key for key in keys if is_named and isinstance(key, str) and key not in places]
         moved = [key for place, key in enumerate(keys) if places.get(key, place) != place]
-        if added or moved:
-            what = f"{_listed(added or moved)}, where earlier ones have {_listed(set(known) - set(names))}"
-            if not added:
-                what = f"{_listed(moved)} at another place than earlier ones"
-            raise RequestError(
-                f"the tasks of benchmark {spec.name!r} share their classes, but task {task.name!r} has {what}",
-                where=place_of(spec, task.dataset, "stream.scenario"),
-                remedy="give the classes the same names in all tasks, and each the same place; "
-                "or choose the scenario 'class', e.g. -o benchmark.stream.scenario=class",
-            )
+        if other := [str(key[1]) if isinstance(key, tuple) else repr(key) for key in added or moved]:
+            what = f"has tasks that share their classes, but task {task.name!r} has {', '.join(other[:20])}"
+            remedy = "give the classes the same names and places in all tasks; or choose the scenario 'class'"
+            what += ", which earlier ones do not have, or have at another place"
+            raise refusal(spec, task.dataset, "stream.scenario", what, remedy)
         places.update(zip(keys, range(len(keys)), strict=True))
     return found
-
-
-def _listed(keys: Iterable[Hashable]) -> str:
-    """Classes as messages have them: by name, or by label where they have none."""
-    shown = sorted(str(key[1]) if isinstance(key, tuple) else repr(key) for key in keys)
-    return ", ".join(shown[:20]) + (f", ... ({len(shown)} in all)" if len(shown) > 20 else "")
 
 
 def _dataset_task(
@@ -229,9 +206,9 @@ def _drawn_tasks(
         size = stream.large if draws.random_sample() < share else stream.small
         labels = _draw_classes(spec, stream.classes_per_task, infos[dataset], draws, "stream.classes_per_task")
         name = f"{index + 1}: {dataset} {task_title(labels, infos[dataset])}"
-        each = {"per_class": (size.train_per_class, size.valid_per_class), "test_per_class": stream.test_per_class}
-        source = _with_color(stream.sources[dataset], draws)
-        tasks.append(TaskSpec(name, index, dataset, source, labels, **each))  # type: ignore[arg-type]
+        source, sizes = _with_color(stream.sources[dataset], draws), (size.train_per_class, size.valid_per_class)
+        task = TaskSpec(name, index, dataset, source, labels, per_class=sizes, test_per_class=stream.test_per_class)
+        tasks.append(task)
     return tasks
 
 
@@ -250,53 +227,36 @@ def _draw_classes(
     each = info.train_per_class
     present = [label for label in range(info.num_classes) if each is None or each[label]]
     if count > len(present):
-        raise RequestError(
-            f"benchmark {spec.name!r} draws {count} classes of {info.name!r}, which has {len(present)}",
-            where=place_of(spec, info.name, key),
-            remedy=f"draw {len(present)} at most",
-        )
+        what = f"draws {count} classes of {info.name!r}, which has {len(present)}"
+        raise refusal(spec, info.name, key, what, f"draw {len(present)} at most")
     return tuple(present[place] for place in draws.permutation(len(present))[:count].tolist())
 
 
-def class_groups(
-    spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, seed: int = 0
-) -> tuple[tuple[int, ...], ...]:
-    """Labels of each task of a numbered ``stream``, in the benchmark's order; ``seed`` is that of the run.
-
-    Raises:
-        RequestError: the classes cannot be divided so, or there is no such label.
-    """
-    if stream.groups is None:
-        width = stream.classes_per_task or 1
-        first = stream.first or width
-        if (most := max(first, width)) > info.num_classes:
-            raise RequestError(
-                f"benchmark {spec.name!r} has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}",
-                where=place_of(spec, stream.dataset, f"stream.{'first' if first > width else 'classes_per_task'}"),
-                remedy=f"give {info.num_classes} at most",
-            )
-        labels = list(range(info.num_classes))
-        if stream.class_order != "natural":
-            labels = shuffled(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
-        cuts = [0, *range(first, len(labels), width), len(labels)]
-        return tuple(tuple(labels[start:stop]) for start, stop in pairwise(cuts))
-    groups = tuple(tuple(int(label) for label in group) for group in stream.groups)
-    if unknown := sorted({label for group in groups for label in group if label >= info.num_classes}):
-        raise RequestError(
-            f"benchmark {spec.name!r} names classes {unknown} but {stream.dataset!r} has {info.num_classes}",
-            where=place_of(spec, stream.dataset, "stream.groups"),
-            remedy=f"classes are numbered 0 to {info.num_classes - 1}{_names(info)}",
-        )
-    return groups
+def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, seed: int) -> list[tuple[int, ...]]:
+    """Labels of each task of a numbered ``stream``, in the benchmark's order; ``seed`` is that of the run."""
+    if stream.groups is not None:
+        groups = [tuple(int(label) for label in group) for group in stream.groups]
+        if unknown := sorted({label for group in groups for label in group if label >= info.num_classes}):
+            what = f"names classes {unknown}, but {stream.dataset!r} has {info.num_classes}"
+            raise refusal(spec, stream.dataset, "stream.groups", what, "classes are numbered from 0")
+        return groups
+    width = stream.classes_per_task or 1
+    first = stream.first or width
+    if (most := max(first, width)) > info.num_classes:
+        what = f"has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}"
+        key = f"stream.{'first' if first > width else 'classes_per_task'}"
+        raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
+    labels = list(range(info.num_classes))
+    if stream.class_order != "natural":
+        labels = shuffled(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
+    return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
 
 
-def place_of(spec: BenchmarkSpec, dataset: str, key: str) -> str:
-    """Where a fault is: the key of the benchmark, and the data set with the folder or file of the user's own."""
+def refusal(spec: BenchmarkSpec, dataset: str, key: str, what: str, remedy: str) -> RequestError:
+    """The error of a benchmark that does not fit a data set: ``what`` it has, by which ``key`` of it."""
     path = getattr(spec.datasets.get(dataset), "path", None)
-    return f"{key} of benchmark {spec.name!r}, data set {dataset!r}" + (f" in {path}" if path else "")
-
-
-# ----------------------------------------------------------------------------------------------------- names of classes
+    where = f"{key} of benchmark {spec.name!r}, data set {dataset!r}" + (f" in {path}" if path else "")
+    return RequestError(f"benchmark {spec.name!r} {what}", where=where, remedy=remedy)
 
 
 def class_names(info: DatasetInfo, labels: Iterable[int]) -> tuple[str, ...]:
@@ -313,108 +273,53 @@ def task_title(labels: Sequence[int], info: DatasetInfo) -> str:
             return "classes " + "-".join(map(str, dict.fromkeys((labels[0], labels[-1]))))
         names = tuple(map(str, labels))
     joined = ", ".join(names)
-    if len(joined) > _LONGEST and len(names) > 2:
+    if len(joined) > 40 and len(names) > 2:
         joined = f"{names[0]} ... {names[-1]} ({len(names)} classes)"
     return f"classes {joined}" if any(name.isdigit() for name in names) else joined
 
 
-def names_classes(spec: BenchmarkSpec) -> bool:
-    """Whether a benchmark gives a class by its name."""
-    stream = spec.stream
-    if isinstance(stream, DatasetSequence):
-        groups: list[Any] = [task.labels or () for task in stream.tasks.values()]
-    elif isinstance(stream, ClassSplit):
-        groups = [*(stream.groups or ()), stream.order if isinstance(stream.order, tuple) else ()]
-    else:
-        return False
-    return any(isinstance(label, str) for group in groups for label in group)
-
-
-def numbered(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo]) -> BenchmarkSpec:
-    """The benchmark with labels in place of class names, and tasks by index in its order.
+def numbered(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -> BenchmarkSpec:
+    """The benchmark with labels in place of the names of classes: ``[["cat", "dog"], [0]]`` is ``[[3, 5], [0]]``.
 
     Args:
-        spec: the benchmark; it is returned as it is where it names no class.
-        infos: of its data sets.
+        spec: the benchmark.
+        info_of: describes a data set by name; it is asked for those alone of which a class is named.
 
     Raises:
-        RequestError: a name is unknown or that of several classes; all are listed.
-
-    Example:
-        ``groups = [["cat", "dog"], [0]]`` of CIFAR-10 are ``[[3, 5], [0]]``.
+        RequestError: a name is unknown, or that of several classes.
     """
     stream = spec.stream
-    if isinstance(stream, DatasetSequence) and names_classes(spec):
+    if isinstance(stream, ClassSplit) and stream.groups is not None:
+        groups = tuple(_labels(spec, stream.dataset, group, "groups", info_of) for group in stream.groups)
+        return spec.model_copy(update={"stream": stream.model_copy(update={"groups": groups})})
+    if isinstance(stream, DatasetSequence):
         tasks = dict(stream.tasks)
         for name, task in tasks.items():
             if task.labels is not None:
-                labels = _numbers([task.labels], spec, infos[task.dataset], f"tasks.{name}.labels")
-                tasks[name] = task.model_copy(update={"labels": labels[0]})
+                labels = _labels(spec, task.dataset, task.labels, f"tasks.{name}.labels", info_of)
+                tasks[name] = task.model_copy(update={"labels": labels})
         return spec.model_copy(update={"stream": stream.model_copy(update={"tasks": tasks})})
-    if not isinstance(stream, ClassSplit) or not names_classes(spec):
-        return spec
-    info = infos[stream.dataset]
-    if stream.groups is not None:
-        stream = stream.model_copy(update={"groups": _numbers(stream.groups, spec, info, "groups")})
-    if isinstance(stream.order, tuple):
-        cut = class_groups(spec, stream, info)
-        order = []
-        for entry, label in zip(stream.order, *_numbers([stream.order], spec, info, "order", once=False), strict=True):
-            tasks_of = [label] if entry == label else [index for index, group in enumerate(cut) if label in group]
-            if len(tasks_of) != 1:
-                which = "several tasks" if tasks_of else "no task"
-                raise RequestError(
-                    f"stream.order of benchmark {spec.name!r} names a class of {which}: {entry!r}",
-                    where=place_of(spec, stream.dataset, "stream.order"),
-                    remedy="name a class that one task alone has, or give the tasks by index from 0",
-                )
-            order += tasks_of
-        stream = stream.model_copy(update={"order": tuple(order)})
-    return spec.model_copy(update={"stream": stream})
+    return spec
 
 
-def numbered_overrides(overrides: Mapping[str, Any], benchmark: BenchmarkSpec) -> dict[str, Any]:
-    """Values of ``-o benchmark.KEY`` with labels in place of class names, so that records of a run are all the same."""
-    stream = benchmark.model_dump(mode="json")["stream"]
-    keys = ("groups", "order")
-    return {**overrides, **{f"stream.{key}": stream[key] for key in keys if f"stream.{key}" in overrides}}
-
-
-def _numbers(
-    groups: Sequence[Sequence[int | str]], spec: BenchmarkSpec, info: DatasetInfo, key: str, *, once: bool = True
-) -> tuple[tuple[int, ...], ...]:
-    """Labels of classes that are given by number or by name, each ``once`` in a group."""
-    numbers: dict[str, list[int]] = {}
-    for label, name in enumerate(info.class_names or ()):
-        numbers.setdefault(name, []).append(label)
-    given = list(chain.from_iterable(groups))
-    if info.class_names is None:  # a number in quotes cannot be anything else
-        numbers = {name: [int(name)] for name in map(str, given) if name.isascii() and name.isdigit()}
+def _labels(
+    spec: BenchmarkSpec, dataset: str, given: Sequence[int | str], key: str, info_of: Callable[[str], DatasetInfo]
+) -> tuple[int, ...]:
+    if not any(isinstance(entry, str) for entry in given):
+        return tuple(map(int, given))
+    names = info_of(dataset).class_names or ()
     faults = [
-        f"{name!r} is no class of it{did_you_mean(name, numbers)}"
-        if name not in numbers
-        else f"{name!r} is the name of classes {', '.join(map(str, numbers[name]))}: give the number"
-        for name in dict.fromkeys(entry for entry in given if isinstance(entry, str))
-        if len(numbers.get(name, ())) != 1
+        f"{entry!r} is {'the name of several classes' if entry in names else 'no class of it'}"
+        f"{did_you_mean(entry, names)}"
+        for entry in given
+        if isinstance(entry, str) and names.count(entry) != 1
     ]
-    found = tuple(
-        tuple(numbers[it][0] if isinstance(it, str) and it in numbers else it for it in group) for group in groups
-    )
-    if not faults and once:
-        twice = sorted({label for group in found for label in group if group.count(label) > 1})
-        faults = [" ".join([f"{label}", *class_names(info, [int(label)]), "is twice in a group"]) for label in twice]
+    found = () if faults else tuple(names.index(it) if isinstance(it, str) else it for it in given)
+    faults += [
+        f"{label} {names[label]!r} is there twice" for label in sorted({it for it in found if found.count(it) > 1})
+    ]
     if faults:
-        raise RequestError(
-            f"benchmark {spec.name!r} names classes that data set {info.name!r} has not: {'; '.join(faults)}",
-            where=place_of(spec, info.name, f"stream.{key}"),
-            remedy=f"its classes are numbered 0 to {info.num_classes - 1}{_names(info) or ' and have no names'}",
-        )
-    return found  # type: ignore[return-value]
-
-
-def _names(info: DatasetInfo) -> str:
-    """The names of all classes, for the end of a sentence."""
-    if info.class_names is None:
-        return ""
-    more = f", ... ({len(info.class_names)} in all)" if len(info.class_names) > _MOST_NAMES else ""
-    return f", and called {', '.join(info.class_names[:_MOST_NAMES])}{more}"
+        what = f"names classes that data set {dataset!r} has not: {'; '.join(faults)}"
+        remedy = f"its classes are called {', '.join(names[:200])}" if names else "its classes have no names"
+        raise refusal(spec, dataset, f"stream.{key}", what, remedy + (", ..." if names[200:] else ""))
+    return found

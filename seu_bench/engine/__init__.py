@@ -1,13 +1,4 @@
-"""One run, from request to record.
-
-- ``launcher``: a run put together, for the command, the API and sweeps; budgets matched
-- ``resolve``, ``tuning``: requests resolved to validated runs, with options that were tuned
-- ``runner``, ``recorder``: a run made or resumed; its measurements and its record
-- ``checkpoint``, ``run_folder``, ``run_progress``, ``stopping``: what makes it outlast kills, and tells where it is
-- ``forecast``, ``environment``: seconds left, and where it was not as forecast; devices and versions
-- ``loggers``: other programs that write it down
-- ``saved_model``, ``verification``: models saved, loaded and exported; records verified
-"""
+"""One run, from request to record, checkpoints and a saved model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checkpoints of a run: files, when they are written, where the run stops, and how it is resumed from the newest.
 
-A file is one line of JSON, the :class:`Header`, and behind it what ``torch.save`` makes of tensors and plain values. It
-is loaded with ``weights_only=True``, so that nothing in it is ever executed, whoever wrote it.
+A file is one line of JSON, the :class:`Header`, and what ``torch.save`` makes of tensors and plain values; it is loaded
+with ``weights_only=True``, so that nothing in it is ever executed, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import io
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -40,13 +40,7 @@ _LEAST_SECONDS, _SPEED = 0.02, 1e8
 
 
 class Position(BaseModel):
-    """Position of a checkpoint in its run.
-
-    Attributes:
-        task: 0-based; the one being learned, or the next one.
-        stage: the one being run; ``None`` between two tasks.
-        epoch, epochs: epochs done, and of the stage.
-    """
+    """Position of a checkpoint: the task being learned, or the next one, from 0; its stage; epochs done, and of it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,24 +68,27 @@ class Header(BaseModel):
     bytes: NonNegativeInt
 
 
-def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> int:
-    """Write nested collections of tensors and plain values, completely or not at all; returns the bytes written."""
+def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping[str, Any]) -> None:
+    """Write nested collections of tensors and plain values, completely or not at all."""
     import torch
 
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     content = buffer.getbuffer()
     header = Header(run_id=run_id, position=position, sha256=hashlib.sha256(content).hexdigest(), bytes=content.nbytes)
-    document = b"".join((header.model_dump_json().encode(), b"\n", content))
-    write_atomic(path, document)
-    return len(document)
+    write_atomic(path, b"".join((header.model_dump_json().encode(), b"\n", content)))
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a checkpoint, without the state."""
+    """Read the header of a checkpoint, without the state; a CheckpointError says why that cannot be."""
+    with _reading(path), open_file(path) as file:
+        return Header.model_validate_json(file.readline(_LONGEST_HEADER))
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        with open_file(path) as file:
-            return Header.model_validate_json(file.readline(_LONGEST_HEADER))
+        yield
     except OSError as error:
         raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
@@ -112,15 +109,10 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
         raise _refused(path, f"it belongs to the run {header.run_id!r}")
     if header.schema_version != SCHEMA_VERSION:
         raise _refused(path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints cannot be read here")
-    try:
-        # No more than the header says, so that a file without an end is not read to it.
+    with _reading(path):  # no more than the header says, so that a file without an end is not read to it
         content = read_file(path, _LONGEST_HEADER + header.bytes).partition(b"\n")[2]
-    except OSError as error:
-        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
-    if len(content) != header.bytes:
-        raise _refused(path, f"it is {len(content)} bytes long, and was {header.bytes}")
     if hashlib.sha256(content).hexdigest() != header.sha256:
-        raise _refused(path, "its content was changed: the checksum does not fit")
+        raise _refused(path, "it was cut or changed: the checksum does not fit")
     try:
         state = torch.load(
             io.BytesIO(content),
@@ -131,9 +123,7 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
         raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
-    if not isinstance(state, dict):
-        raise _refused(path, f"it holds no state but {type(state).__name__}")
-    return state
+    return state if isinstance(state, dict) else {}  # which no strategy takes for its state
 
 
 def _refused(path: Path, why: str) -> CheckpointError:
@@ -147,32 +137,22 @@ class CheckpointFolder:
     folder: Path
     run_id: str
 
-    def write(self, position: Position, state: Mapping[str, Any]) -> int:
-        """Write the next checkpoint, then remove those before the last; returns its size in bytes."""
+    def write(self, position: Position, state: Mapping[str, Any]) -> None:
+        """Write the next checkpoint, then remove those before the last."""
         known = self.newest_first()
         number = int(known[0].stem) + 1 if known else 1
-        size = write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
+        write_checkpoint(self.folder / f"{number:06d}.ckpt", self.run_id, position, state)
         for old in known[_KEPT - 1 :]:
             with contextlib.suppress(OSError):
                 old.unlink()
-        return size
 
     def newest_first(self) -> list[Path]:
-        """The files that are there.
-
-        Raises:
-            ResultsError: the folder cannot be read: a run must not start over because of that.
-        """
+        """The files that are there. A folder that cannot be read is an error: a run must not start over for that."""
         found = [path for path in list_folder(self.folder) if re.fullmatch(r"[0-9]+\.ckpt", path.name)]
         return sorted(found, key=lambda path: int(path.stem), reverse=True)
 
-    def set_aside(self, path: Path) -> None:
-        """Move a corrupt file out of the way."""
-        with contextlib.suppress(OSError):
-            path.replace(path.with_suffix(".refused"))
-
     def position(self) -> Position | None:
-        """Return the position of the newest one whose header can be read; ``None``: there is none."""
+        """Position of the newest one whose header can be read; ``None``: there is none."""
         with contextlib.suppress(ResultsError):
             for path in self.newest_first():
                 with contextlib.suppress(CheckpointError):
@@ -200,14 +180,10 @@ class CheckpointManager:
     """Writes checkpoints at the points where a run can be resumed from its state alone, and stops the run there.
 
     Attributes:
-        folder: where they go.
-        state: returns the run's whole state now.
-        size: returns the bytes that the model's part of it will have.
-        every: seconds between two checkpoints at least; ``None``: as often as takes no more than :data:`SHARE` of the
-            run's time.
-        stop: whether the run is to stop.
+        state, size: return the run's whole state, and the bytes that the model's part of it will have.
+        every: seconds between two checkpoints at least; ``None``: by :data:`SHARE`.
         notice: called with what the user should know.
-        written, seconds, bytes: number of checkpoints, seconds that they took, and size of the last one.
+        written, seconds: number of checkpoints, and seconds that they took.
     """
 
     folder: CheckpointFolder
@@ -219,20 +195,16 @@ class CheckpointManager:
     notice: Callable[[str], None]
     written: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
-    bytes: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._began = self._last = self._point = time.monotonic()
         self._noticed: set[str] = set()
-        self._last_seconds = 0.0
+        self._last_seconds = _LEAST_SECONDS
         self._last_size = 0
 
     def resume(self, strategy: Any, build: Callable[[], Any], recorder: RunRecorder, device: str) -> Any:
-        """Return the strategy at the position of the newest usable checkpoint, and set the record to it.
-
-        The strategy is untrained, and returned as it is where there is no checkpoint; ``build`` makes another one after
-        a checkpoint that could not be loaded.
-        """
+        """Return an untrained strategy at the position of the newest usable checkpoint, and set the record to it;
+        ``build`` makes another one after a checkpoint that could not be loaded."""
         known = self.folder.newest_first() if is_resumable(strategy) else []
         for path in known:
             try:
@@ -245,7 +217,8 @@ class CheckpointManager:
                     raise _refused(path, f"{learned} tasks are learned, {evaluated} evaluated")
             except CheckpointError as error:
                 self.notice(f"{error.what} ({path})")
-                self.folder.set_aside(path)
+                with contextlib.suppress(OSError):
+                    path.replace(path.with_suffix(".refused"))
                 strategy = build()
                 continue
             self.notice(f"resuming from {self.folder.position()}")
@@ -262,17 +235,12 @@ class CheckpointManager:
         Where a run could not be resumed, nothing is saved.
         """
         now = time.monotonic()
-        # What comes next is expected to take as long as what came last, and the next checkpoint as long as the last
-        # one, and longer where the model grew.
+        # What comes next is expected to take as long as what came last, and longer where the model grew.
         ahead, self._point = now - self._point, now
-        takes = (self._last_seconds if self.written else _LEAST_SECONDS) + max(
-            0, self.size() - self._last_size
-        ) / _SPEED
+        takes = self._last_seconds + max(0, self.size() - self._last_size) / _SPEED
         interruption = self.stop.due(ahead + takes if resumable else 0.0)
-        if self.every is not None:
-            is_due = now - self._last >= self.every
-        else:
-            is_due = self.seconds + takes <= SHARE * (now - self._began)
+        by_share = self.seconds + takes <= SHARE * (now - self._began)
+        is_due = by_share if self.every is None else now - self._last >= self.every
         if resumable and (interruption is not None or is_due):
             self._write(position)
         if interruption is not None:
@@ -288,7 +256,7 @@ class CheckpointManager:
             self._notice_once("not finite", f"no checkpoint is written at {position}: {name} is not finite")
         else:
             try:
-                self.bytes = self.folder.write(position, state)
+                self.folder.write(position, state)
                 self.written += 1
             except ResultsError as error:
                 # A run without is better than none; that the record cannot be written is noticed when it is.

@@ -1,4 +1,4 @@
-"""Environment of a run: versions, device, revision."""
+"""Environment of a run: versions, device, revision, memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import contextlib
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from seu_bench.errors import RequestError
-from seu_bench.results.record_parts import Environment
+from seu_bench.results.record import Environment
 from seu_bench.utils.hardware import free_host_memory
 
 #: A variable of the environment: the revision of the code, where the code's own folder does not have it, or no longer.
@@ -47,19 +46,15 @@ def describe_environment(device: str, *, compile: bool = False) -> Environment:
 
 def processor_name() -> str | None:
     """Name of the processor on Linux; ``None`` elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return None
 
 
 def installed_versions() -> dict[str, str]:
-    """Return versions of Python and of the packages that a run's results depend on.
-
-    Returns:
-        Version by package name.
-    """
+    """Return versions of Python and of the packages that a run's results depend on, by name."""
     versions = {"python": platform.python_version()}
     for package in ("seu-bench", "torch", "torchvision", "avalanche-lib", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
@@ -84,17 +79,9 @@ def choose_device(name: str) -> str:
     return name
 
 
-def require_memory(params_total: Sequence[int], device: str) -> None:
-    """Refuse a model whose weights alone take more memory than is free: the system might kill the process.
-
-    Args:
-        params_total: parameters after each task, in float32.
-        device: where they will be; only the host's memory is looked at.
-
-    Raises:
-        RequestError: there is not enough.
-    """
-    needed, free = 4 * min(params_total, default=0), free_host_memory()
+def require_memory(parameters: int, device: str) -> None:
+    """Refuse a model whose float32 weights alone take more memory than the host has: the process might be killed."""
+    needed, free = 4 * parameters, free_host_memory()
     if device == "cpu" and needed > free:
         raise RequestError(
             f"the weights of the model take {needed:,} bytes, and {free:,} bytes of memory are free",
@@ -103,8 +90,7 @@ def require_memory(params_total: Sequence[int], device: str) -> None:
 
 
 def code_revision() -> str | None:
-    """The revision of this code: what ``SEU_BENCH_REVISION`` says, else the commit of the checkout that it runs from,
-    with ``-dirty`` behind it where tracked files differ from it; ``None`` outside of a checkout."""
+    """The revision of this code: :data:`REVISION`, or the commit of its checkout, with ``-dirty`` if that changed."""
     if given := os.environ.get(REVISION, "").strip():
         return given
     folder = Path(__file__).resolve().parents[2]

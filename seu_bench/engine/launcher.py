@@ -6,19 +6,17 @@ A request that is to match the budget of another run gets the width or the epoch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
 from math import fsum, log
 from typing import TYPE_CHECKING, Final
 
-from seu_bench.config.matched import METRIC_OF, NOUNS, OPTION_OF, Matched, parse_match
-from seu_bench.config.run import Request
+from seu_bench.config.run import BUDGETS, Matched, Request, parse_match
 from seu_bench.engine.loggers import add_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, code_fault
 from seu_bench.results.record_files import find_record, read_records
 
 if TYPE_CHECKING:
@@ -72,15 +70,6 @@ def launch(
     return execute(registry, resolved, stop=stop)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Finished runs whose budget is to be met; ``run_id`` is that of their configuration, unless one run was named."""
-
-    name: str
-    records: Sequence[Record]
-    run_id: str | None = None
-
-
 def matched_request(registry: Registry, request: Request) -> Request:
     """Choose the option that :attr:`~seu_bench.config.run.Request.match` asks for.
 
@@ -100,24 +89,24 @@ def matched_request(registry: Registry, request: Request) -> Request:
         return request
     budget, name = parse_match(request.match)
     plain = request.model_copy(update={"match": None})
-    target = _target(registry, plain, name)
-    if target.run_id is not None and resolve(registry, plain).spec.run_id == target.run_id:
+    target, records, run_id = _target(registry, plain, name)
+    if run_id is not None and resolve(registry, plain).spec.run_id == run_id:
         return plain
-    option, where = OPTION_OF[budget], f"--match {request.match}, strategy {request.strategy!r}"
+    option, metric, noun = BUDGETS[budget]
+    where = f"--match {request.match}, strategy {request.strategy!r}"
 
     def refused(what: str, remedy: str = "leave it out of the comparison, or match another budget") -> RequestError:
         return RequestError(what, where=where, remedy=remedy)
 
-    measured = [value for record in target.records if (value := record.metrics.get(METRIC_OF[budget]))]
-    if len(measured) < len(target.records):
+    measured = [value for record in records if (value := record.metrics.get(metric))]
+    if len(measured) < len(records):
         remedy = "run it again with --restart, or match another budget"
-        raise refused(f"the run to match, {target.name}, has no {METRIC_OF[budget]}", remedy)
-    wanted = fsum(measured) / len(measured)
+        raise refused(f"the run to match, {target}, has no {metric}", remedy)
     if option not in registry.strategies.find(request.strategy).factory.options.model_fields:
-        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {NOUNS[budget]} with")
+        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {noun} with")
     if option in request.options:
         raise refused(f"{option} is given, and --match would choose it", f"give -o {option} or --match")
-    per_one, most = _STEPS[option]
+    wanted, (per_one, most) = fsum(measured) / len(measured), _STEPS[option]
 
     def with_step(step: int) -> Request:
         chosen = step if per_one == 1 else step / per_one
@@ -136,15 +125,15 @@ def matched_request(registry: Registry, request: Request) -> Request:
         }[budget]
         if least != largest or not largest:
             known = f": {least:,} to {largest:,}" if largest else ""
-            raise refused(f"how many {NOUNS[budget]} it takes is not known before it runs{known}")
+            raise refused(f"how many {noun} it takes is not known before it runs{known}")
         return largest
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)
     found = with_step(step)
     matched = Matched(
         budget=budget,
-        run=target.name,
-        seeds=tuple(sorted(record.seed for record in target.records)),
+        run=target,
+        seeds=tuple(sorted(record.seed for record in records)),
         target=wanted,
         value=value,
         option=option,
@@ -158,27 +147,16 @@ def matched_request(registry: Registry, request: Request) -> Request:
 
 
 def nearest(forecast: Callable[[int], int], wanted: float, *, start: int, most: int) -> tuple[int, int]:
-    """Find the step from 1 to ``most`` whose value is nearest to ``wanted``, as a factor, by bisection.
-
-    Args:
-        forecast: grows with the step.
-        wanted: above 0.
-        start: first step that is tried.
+    """Find by bisection, from ``start``, the step from 1 to ``most`` whose value is nearest to ``wanted``, as a factor.
 
     Returns:
-        The step and its value; of equally near ones the lower.
+        The step and its value, which grows with the step; of equally near ones the lower.
 
     Example:
         >>> nearest(lambda step: 10 * step, 37, start=1, most=100)
         (4, 40)
     """
-    known: dict[int, int] = {}
-
-    def value(step: int) -> int:
-        if step not in known:
-            known[step] = forecast(step)
-        return known[step]
-
+    value = cache(forecast)
     low, high = 1, start
     while value(high) < wanted and high < most:
         low, high = high, min(2 * high, most)
@@ -189,18 +167,17 @@ def nearest(forecast: Callable[[int], int], wanted: float, *, start: int, most: 
     return best, value(best)
 
 
-def _target(registry: Registry, request: Request, name: str) -> _Target:
-    """The finished runs that ``name`` means: one run, or all seeds of a configuration."""
+def _target(registry: Registry, request: Request, name: str) -> tuple[str, Sequence[Record], str | None]:
+    """The finished runs that ``name`` means: one run, or all seeds of a configuration and the id of the request's."""
     strategy, *components = name.split("+")
     if strategy not in registry.strategies or "/" in name:
         record = find_record(request.results, name)
         if record.status != "finished":
             raise RequestError(f"the run to match is {record.status}", where=record.run_id, remedy="finish it first")
-        return _Target(record.run_id, [record])
-    names = dict(zip(("searcher", "creator"), [part or None for part in components], strict=False))
+        return record.run_id, [record], None
     overrides = {key: value for key, value in request.options.items() if key.startswith("benchmark.")}
-    none = {"tuned": None, "searcher": None, "creator": None}
-    own = {**none, **names, "strategy": strategy, "options": overrides}
+    own = {"strategy": strategy, "options": overrides, "tuned": None, "searcher": None, "creator": None}
+    own |= zip(("searcher", "creator"), [part or None for part in components], strict=False)
     resolved = resolve(registry, request.model_copy(update=own))
     spec = resolved.spec
 
@@ -216,4 +193,4 @@ def _target(registry: Registry, request: Request, name: str) -> _Target:
             where=str(request.results),
             remedy="run it first, with its options as the protocol has them, or name another run by its id",
         )
-    return _Target(name, records, spec.run_id)
+    return name, records, spec.run_id

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import queue
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
     from seu_bench.training.stage import StageProgress
 
-#: Folder of logs in a results folder.
-LOGS_NAME: Final = "logs"
 #: Calls of a remote logger that may wait.
 WAITING: Final = 1000
 #: Seconds that the end of a run waits for a remote logger; the second number where the run was interrupted.
@@ -49,28 +48,43 @@ def choose_loggers(
     entries = {name: registry.loggers.find(name) for name in names}
     given: dict[str, dict[str, Any]] = {name: {} for name in entries}
     for key, value in (options or {}).items():
-        owner = next((name for name in entries if key.startswith(f"{name}.")), None)
-        if owner is None:
+        owner, _, name = key.partition(".")
+        if owner not in entries:
             raise OptionError(
-                f"the option {key!r} is of no logger that was asked for{did_you_mean(key.partition('.')[0], entries)}",
+                f"the option {key!r} is of no logger that was asked for{did_you_mean(owner, entries)}",
                 where="--log-option",
                 remedy="write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER",
             )
-        is_secret = re.search(
-            r"password|passwd|secret|token|api_?key|credential", key.rpartition(".")[2], re.IGNORECASE
-        )
-        if is_secret or (isinstance(value, str) and without_credentials(value) != value):
+        if _SECRET.search(name) or (isinstance(value, str) and without_credentials(value) != value):
             raise OptionError(
-                f"the option {key!r} {'is' if is_secret else 'holds'} a secret, and options are printed and stored",
+                f"the option {key!r} is or holds a secret, and options are printed and stored",
                 where="--log-option",
                 remedy="leave it out, and give it by the environment variable that the logger's library reads (for "
                 "MLflow MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, for Weights & Biases WANDB_API_KEY)",
             )
-        given[owner][key.removeprefix(f"{owner}.")] = value
+        given[owner][name] = value
     return {
         name: (entry, build_options(entry.factory.options, f"logger {name!r}", given[name]))
         for name, entry in entries.items()
     }
+
+
+@contextlib.contextmanager
+def _failures(entry: Entry[LoggerFactory], remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except SeuBenchError:
+        raise
+    except Exception as error:
+        what = f"logger {entry.name!r} of package {entry.package} failed: {error_line(error)}"
+        raise PluginError(what, remedy=remedy) from error
+
+
+def _build(entry: Entry[LoggerFactory], options: Options, results: Path) -> RunLogger:
+    folder = results / "logs" / entry.name
+    for path in (folder.parent, folder):
+        refuse_link(path, "remove the link")
+    return entry.factory.build(options, folder)
 
 
 def add_loggers(registry: Registry, request: Request) -> None:
@@ -78,33 +92,21 @@ def add_loggers(registry: Registry, request: Request) -> None:
     for name, (entry, options) in choose_loggers(registry, request.log, request.log_options).items():
         from seu_bench.utils.seeding import undisturbed
 
-        folder = request.results / LOGS_NAME / name
-        try:
-            with undisturbed():
-                logger = entry.factory.build(options, folder)
-        except SeuBenchError:
-            raise
-        except Exception as error:
-            raise PluginError(
-                f"logger {name!r} of package {entry.package} cannot be used: {type(error).__name__}: {error}",
-                remedy=f"run without --log {name}, or repair what it needs",
-            ) from error
+        with _failures(entry, f"run without --log {name}, or repair what it needs"), undisturbed():
+            logger = _build(entry, options, request.results)
         if getattr(entry.factory, "is_remote", lambda _: False)(options):
             logger = BackgroundLogger(logger)
-        registry.manager.register(LoggerPlugin(registry, entry, logger, folder), name=f"logger {name}")
+        registry.manager.register(LoggerPlugin(registry, entry, logger), name=f"logger {name}")
 
 
 class LoggerPlugin:
     """Plugin that passes a run on to one logger; a logger that raises is not called again, and the run continues."""
 
-    def __init__(self, registry: Registry, entry: Entry[LoggerFactory], logger: RunLogger, folder: Path) -> None:
+    def __init__(self, registry: Registry, entry: Entry[LoggerFactory], logger: RunLogger) -> None:
         self.package = entry.package
         self.advice = f"; seu-bench log RUN --to {entry.name} sends the record when the run is finished"
-        self._registry = registry
-        self._name = entry.name
-        self._logger = logger
+        self._registry, self._name, self._logger = registry, entry.name, logger
         self._once = OnceLogger(logger)
-        self._folder = folder
         self._tasks = self._epochs_before = 0
         self._seen: tuple[str, int, int] | None = None
 
@@ -114,8 +116,6 @@ class LoggerPlugin:
         """Open the log, and add what is missing in it of a resumed run."""
         self._tasks = len(record.task_names)
         self._epochs_before = sum(stage.epochs for stage in record.stages)
-        for path in (self._folder.parent, self._folder):
-            refuse_link(path, "remove the link")
         with bar(f"opening the log of {self._name}"):
             self._logger.begin(describe_run(record))
         self.task_learned(record)
@@ -171,10 +171,9 @@ class BackgroundLogger:
     """
 
     def __init__(self, logger: RunLogger) -> None:
-        self._logger, self._once = logger, OnceLogger(logger)
         self._calls: queue.Queue[tuple[str, Any]] = queue.Queue(WAITING)
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="logger", daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(logger,), name="logger", daemon=True)
         self._thread.start()
 
     def begin(self, run: LoggedRun) -> None:
@@ -190,7 +189,7 @@ class BackgroundLogger:
         self._put("log", measured)
 
     def end(self, status: str) -> None:
-        """Queue it, and wait for what was not sent yet, but not long."""
+        """Wait for what was not sent yet, but not long."""
         self._put("end", status)
         seconds = END_WITHIN[status == "interrupted"]
         self._thread.join(seconds)
@@ -207,12 +206,17 @@ class BackgroundLogger:
         except queue.Full:
             raise TimeoutError(f"{WAITING} messages wait to be sent") from None
 
-    def _work(self) -> None:
+    def _work(self, logger: RunLogger) -> None:
+        calls: dict[str, Callable[[Any], None]] = {
+            "begin": logger.begin,
+            "log": OnceLogger(logger).log,
+            "end": logger.end,
+        }
         call = ""
         try:
             while call != "end":
                 call, value = self._calls.get()
-                getattr(self._once if call == "log" else self._logger, call)(value)
+                calls[call](value)
         except (Exception, SystemExit) as error:
             self._failure = error
 
@@ -232,29 +236,18 @@ def log_record(
     Raises:
         RequestError: the run goes on, or there is no such logger or option.
         PluginError: the logger failed.
-
-    Example:
-        ``log_record(Registry(), find_record(results, "split_digits-quick-ewc"), "tensorboard", results)``
     """
     if record.status == "running":
-        raise RequestError(
-            f"run {record.run_id} is not finished", where=f"--to {name}", remedy="send it when it has ended"
-        )
-    ((_, (entry, chosen)),) = choose_loggers(registry, (name,), options).items()
-    try:
-        logger = entry.factory.build(chosen, results / LOGS_NAME / name)
+        what, remedy = f"run {record.run_id} is not finished", "send it when it has ended"
+        raise RequestError(what, where=f"--to {name}", remedy=remedy)
+    ((entry, chosen),) = choose_loggers(registry, (name,), options).values()
+    with _failures(entry, "repair what it needs, and give the same command again: nothing is sent twice"):
+        logger = _build(entry, chosen, results)
         logger.begin(describe_run(record))
         once = OnceLogger(logger)
         for values in tracked(list(logged_values(record, registry.known_metrics)), f"sending to {name}"):
             once.log(values)
         logger.end(record.status)
-    except SeuBenchError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"logger {name!r} of package {entry.package} failed: {error_line(error)}",
-            remedy="repair what it needs, and give the same command again: nothing is sent twice",
-        ) from error
 
 
 def describe_run(record: Record) -> LoggedRun:
@@ -282,12 +275,7 @@ def describe_run(record: Record) -> LoggedRun:
 
 
 def logged_values(record: Record, metrics: Mapping[str, Metric]) -> Iterator[LoggedValues]:
-    """Yield all that a logger is told of a run, in the order of the run.
-
-    Args:
-        record: as far as the run has come.
-        metrics: those known; a finished run's are told, but for those that were read off its process, as its memory.
-    """
+    """Yield all that a logger is told of a run, in its order; at its end the ``metrics`` that follow from it."""
     matrix = complete_matrix(record)
     tasks, position, rows = len(record.task_names), 0, enumerate(measured_rows(record))
     for stage in record.stages:

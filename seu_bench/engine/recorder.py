@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from avalanche.evaluation import PluginMetric
 
-from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.benchmark import names_a_file
 from seu_bench.config.run import ResultFields
 from seu_bench.data.planning import StreamPlan, stream_warnings
 from seu_bench.data.streams import TaskStream
@@ -24,10 +24,17 @@ from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.errors import CheckpointError, ResultsError
 from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import differing_code, refuse_other_code
-from seu_bench.results.record import Record, StageRecord, record_digest
+from seu_bench.results.record import (
+    CodeRecord,
+    Record,
+    StabilityRecord,
+    StageRecord,
+    TuningRecord,
+    differing_code,
+    record_digest,
+    refuse_other_code,
+)
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.results.record_parts import CodeRecord, StabilityRecord, TuningRecord
 from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes, TaskConfusion
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import StageProgress
@@ -38,15 +45,11 @@ class RunRecorder:
     """Fills a run's record, and has it written.
 
     Attributes:
-        write: writes a record to its file.
         record: what is known before training, then as it was written last.
-        on_progress: called with the progress of every stage.
-        notice: called with a message for the user.
-        code: that the run uses, every metric of a plugin included.
-        accept_code: whether what other code made is continued.
+        on_progress, notice: called with the progress of every stage, and with a message for the user.
+        code: that the run uses, every metric of a plugin included; ``accept_code``: what other code made is continued.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
-        matrix, sizes: the evaluators that measure for it.
-        confusion: that of answers between tasks; ``None``: the scenario is not class-incremental.
+        matrix, sizes, confusion: the evaluators that measure for it; the last one where classes are learned.
         attached, attached_values: metrics that were attached to the run, by path, and the values that they gave.
     """
 
@@ -98,20 +101,15 @@ class RunRecorder:
             steep = None
             if stability is not None and math.isfinite(stability.value):
                 steep = StabilityRecord(value=stability.value, bound=stability.bound)
+            same = ("task", "seconds", "image_passes", "cpu_seconds", "flops", "clipped_share", "chance_share")
             self._stages.append(
                 StageRecord(
                     name=progress.stage,
-                    task=progress.task,
                     epochs=progress.epoch,
-                    seconds=progress.seconds,
-                    image_passes=progress.image_passes,
-                    cpu_seconds=progress.cpu_seconds,
-                    flops=progress.flops,
-                    clipped_share=progress.clipped_share,
                     stability=steep,
-                    chance_share=progress.chance_share,
                     losses=_curve(report.loss for report in progress.curve),
                     accuracies=_curve(report.accuracy for report in progress.curve),
+                    **{name: getattr(progress, name) for name in same},
                 )
             )
             if progress.chance_share == 1:
@@ -131,16 +129,14 @@ class RunRecorder:
         record = self._measured(**fields)
         if record.status == "finished":
             metrics = dict(record.metrics)
-            for name, entry in self.registry.metrics.items():
-                if name in METRICS:
-                    continue
+            for name in self.registry.metrics.keys() - METRICS.keys():
+                entry = self.registry.metrics[name]
                 try:
                     metrics[name] = entry.factory(record)
                 except Exception as error:  # it costs its own value, and not the run that was finished
                     metrics[name] = None
-                    problem = f"{type(error).__name__}: {error}"
-                    message = f"metric {name!r} of package {entry.package} is excluded: {problem}"
-                    warnings.warn(message, RuntimeWarning, stacklevel=2)
+                    what = f"metric {name!r} of package {entry.package} is excluded: {type(error).__name__}: {error}"
+                    warnings.warn(what, RuntimeWarning, stacklevel=2)
             measured = [it for it in self.code if it.kind == "metric" and metrics.get(it.name) is not None]
             record = record.model_copy(update={"metrics": metrics, "code": (*record.code, *measured)})
             record = record.model_copy(update={"record_sha256": record_digest(record.model_dump(mode="json"))})
@@ -152,11 +148,11 @@ class RunRecorder:
         return self._measured().model_dump(mode="json")
 
     def check_state(self, state: object) -> Record:
-        """Return the record in what :meth:`state_dict` returned.
+        """Return the record in a state of this class.
 
         Raises:
-            ResultsError: it was made of other data or, unless that is accepted, with other code.
             CheckpointError: it is no record of this run.
+            ResultsError: it was made of other data or, unless that is accepted, with other code.
         """
         try:
             before = Record.model_validate(state)
@@ -175,19 +171,15 @@ class RunRecorder:
         return before
 
     def load_state_dict(self, state: object) -> None:
-        """Resume from what :meth:`state_dict` returned; other environments and code than the present are recorded.
-
-        Raises:
-            ResultsError, CheckpointError: as :meth:`check_state`.
-        """
+        """Resume from a state that :meth:`check_state` accepts; other environments and code are recorded."""
         before, now = self.check_state(state), self.record
         earlier = list(before.earlier_environments)
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
-        if len(before.task_class_counts) == self.matrix.tasks:
+        if before.task_class_counts:
             self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
-        if self.confusion is not None and len(before.task_confusion) == self.confusion.tasks:
+        if self.confusion is not None and before.task_confusion:
             self.confusion.counts = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
             values[:] = getattr(before, name)
@@ -199,11 +191,8 @@ class RunRecorder:
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
         other_code = (code for code, _ in differing_code(before.code, self.code))
-        kept = {
-            "started": before.started,
-            "earlier_environments": tuple(earlier),
-            "earlier_code": tuple(dict.fromkeys([*before.earlier_code, *other_code])),
-        }
+        kept = {"started": before.started, "earlier_environments": tuple(earlier)}
+        kept["earlier_code"] = tuple(dict.fromkeys([*before.earlier_code, *other_code]))
         self.record = now.model_copy(update=kept)
 
     def _measured(self, **fields: Any) -> Record:
@@ -229,7 +218,7 @@ class RunRecorder:
 
 
 def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
-    """Values of the epochs to six digits: more would make records long and no curve clearer. Empty: none measured."""
+    """Values of the epochs to six digits; empty: none was measured."""
     measured = tuple(None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in values)
     return measured if any(value is not None for value in measured) else ()
 
@@ -237,6 +226,8 @@ def _curve(values: Iterable[float | None]) -> tuple[float | None, ...]:
 def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     """The record of ``run`` on ``stream``, of which nothing is learned yet."""
     request, tuned, file = run.request, None, None
+    parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
+    changed = [f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)]
     if run.tuned is not None:
         own = run.tuned.model_dump(include={"id", "sha256", "method", "seeds", "options"})
         tuned = TuningRecord(**own, **run.tuned.cost.model_dump())
@@ -245,7 +236,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
     return Record(
         status="running",
         benchmark_file=file,
-        given_options=_given_options(run),
+        given_options=tuple(key for key in changed if key in request.options),
         tuned=tuned,
         matched=request.matched,
         data_fingerprint=stream.fingerprint,
@@ -255,13 +246,6 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         task_inputs=stream.inputs,
         **requested_fields(run, stream.plan),
     )
-
-
-def _given_options(run: ResolvedRun) -> tuple[str, ...]:
-    """Names of the options that the request set to something else than the default."""
-    parts = {"": run.options, **{f"{it.kind}.": it.options for it in (run.searcher, run.creator) if it is not None}}
-    changed = [f"{prefix}{key}" for prefix, own in parts.items() for key in own.model_dump(exclude_defaults=True)]
-    return tuple(key for key in changed if key in run.request.options)
 
 
 def requested_fields(run: ResolvedRun, plan: StreamPlan) -> dict[str, Any]:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from seu_bench.config.benchmark import BenchmarkSource
-from seu_bench.config.benchmark_file import BenchmarkFile, names_a_file
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, names_a_file
 from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.config.tuned import TunedFile
-from seu_bench.data.dataset import DatasetSource, RawDataset
+from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
-from seu_bench.data.tasks import dataset_names, names_classes, numbered, numbered_overrides
+from seu_bench.data.tasks import dataset_names, numbered
 from seu_bench.engine.environment import require_memory
 from seu_bench.engine.tuning import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
 
-Answer = TypeVar("Answer")
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
 
@@ -38,7 +37,7 @@ class ResolvedRun:
     """Everything that a run needs but data and a device.
 
     Attributes:
-        tuned: the file that chose options of it; ``None``: none did.
+        tuned: the file that chose options of it.
         code: what it uses that is not part of seu-bench, every such metric included, and its benchmark's file.
     """
 
@@ -80,12 +79,12 @@ class ResolvedRun:
 
     def load(self, name: str) -> RawDataset:
         """A data set, or its synthetic stand-in."""
-        source = self.sources[name]
-        if self.spec.synthetic:
-            from seu_bench.data.synthetic import synthetic_dataset
+        with _using(name, self.packages):
+            if not self.spec.synthetic:
+                return self.sources[name].load(self.request.data_root)
+            from seu_bench.data.dataset import synthetic_dataset
 
-            return synthetic_dataset(self._asked(name, source.info), SYNTHETIC_SEED)
-        return self._asked(name, source.load)
+            return synthetic_dataset(self.sources[name].info(self.request.data_root), SYNTHETIC_SEED)
 
     def refuse_tuned_seed(self, seed: int) -> None:
         """Refuse a run that is measured on test images with a seed on which its options were tuned."""
@@ -94,11 +93,8 @@ class ResolvedRun:
 
     def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
-        infos = {name: self._asked(name, source.info) for name, source in self.sources.items()}
+        infos = _infos(self.sources, self.packages, self.request.data_root)
         return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
-
-    def _asked(self, name: str, question: Callable[[Path | None], Answer]) -> Answer:
-        return _asked(name, question, self.request, self.packages)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
@@ -106,14 +102,13 @@ class ResolvedRun:
 
         inference = task_inference(context)
         if (fixed := self.fixed_parameters(context)) is not None:
-            require_memory([fixed], context.device)  # a rehearsal has the weights
+            require_memory(fixed, context.device)  # a rehearsal has the weights
         cost = self.strategy.cost(context)
         return cost if inference is None else all_paths_cost(cost)
 
     def fixed_parameters(self, context: StrategyContext) -> int | None:
         """Parameters of the network, counted without its weights; ``None`` where the strategy lets it grow."""
-        count = getattr(self.strategy, "fixed_parameters", lambda _: None)
-        parameters: int | None = count(context)
+        parameters: int | None = getattr(self.strategy, "fixed_parameters", lambda _: None)(context)
         return parameters
 
     def build(self, context: StrategyContext) -> Any:
@@ -143,12 +138,11 @@ class ResolvedRun:
         )
 
 
-def _asked(
-    name: str, question: Callable[[Path | None], Answer], request: Request, packages: Mapping[str, str]
-) -> Answer:
-    """Ask a data set's source; an exception that is no error of ours becomes one that names the data set."""
+@contextmanager
+def _using(name: str, packages: Mapping[str, str]) -> Iterator[None]:
+    """An exception of a data set's source that is no error of ours becomes one that names the data set."""
     try:
-        return question(request.data_root)
+        yield
     except SeuBenchError:
         raise
     except Exception as error:
@@ -159,9 +153,19 @@ def _asked(
         ) from error
 
 
+def _infos(
+    sources: Mapping[str, DatasetSource], packages: Mapping[str, str], data_root: Path | None
+) -> dict[str, DatasetInfo]:
+    found = {}
+    for name, source in sources.items():
+        with _using(name, packages):
+            found[name] = source.info(data_root)
+    return found
+
+
 @dataclass(frozen=True)
 class ChosenStrategy:
-    """A strategy and its components, with validated options; ``preset`` are the values that its preset set."""
+    """A strategy and its components, with validated options and the values that its preset set."""
 
     factory: StrategyFactory
     options: Options
@@ -177,17 +181,9 @@ def choose_strategy(
     given: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
 ) -> ChosenStrategy:
-    """Look up the strategy, searcher and creator of a request, and layer their options.
+    """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Args:
-        registry: what is installed.
-        request: which ones.
-        protocol: whose options lie below all others.
-        given: options by key, above those of the preset.
-        defaults: options by key, below those of the preset and above the protocol's.
-
-    Raises:
-        RequestError: they do not fit together, or the options do not fit them.
+    Below those are the preset's, the ``defaults`` and the protocol's. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
@@ -241,47 +237,35 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
-    used = dataset_names(benchmark)
-    own = {
-        name: definition_source(benchmark.datasets[name], name, request.data_root)
-        for name in used
-        if name in benchmark.datasets
-    }
-    packages = {name: registry.datasets.find(name).package for name in used if name not in own}
-    sources: dict[str, DatasetSource] = {
-        name: own[name] if name in own else registry.datasets[name].factory for name in used
-    }
-    if names_classes(benchmark):
-        infos = {name: _asked(name, source.info, request, packages) for name, source in sources.items()}
-        benchmark = numbered(benchmark, infos)
-        overrides = numbered_overrides(overrides, benchmark)
+    sources: dict[str, DatasetSource] = {}
+    packages, local_data = {}, {}
+    for name in dataset_names(benchmark):
+        if name in benchmark.datasets:
+            source = definition_source(benchmark.datasets[name], name)
+            sources[name], local_data[name] = source, source.checksum()
+        else:
+            entry = registry.datasets.find(name)
+            sources[name], packages[name] = entry.factory, entry.package
+    benchmark = numbered(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
+        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,
         protocol_name=protocol_name,
         options=picked.options.identity(),
         seed=request.seed,
-        local_data={name: source.checksum() for name, source in own.items()},
+        local_data=local_data,
         chosen=other,
         **{kind: part.name for kind, part in components.items()},
         **{f"{kind}_options": part.options.identity() for kind, part in components.items()},
         **request.model_dump(include=set(ResultFields.model_fields)),
     )
     replaced = {*request.options, *(picked.preset if is_default else ())}
-    run = ResolvedRun(
-        request,
-        spec,
-        overrides,
-        factory,
-        picked.options,
-        components.get("searcher"),
-        components.get("creator"),
-        picked.backbone,
-        sources,
-        packages,
-        tuned if chosen.keys() - replaced else None,
-        _code(registry, request, picked, packages),
-    )
+    tuned = tuned if chosen.keys() - replaced else None
+    code = _code(registry, request, picked, packages)
+    parts = components.get("searcher"), components.get("creator"), picked.backbone
+    run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
     run.refuse_tuned_seed(request.seed)
     return run
 
@@ -326,11 +310,7 @@ def find_backbone(registry: Registry, options: Options) -> BackboneFactory | Non
 
 
 def named_backbone(registry: Registry, name: str) -> BackboneFactory:
-    """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``.
-
-    Raises:
-        RequestError: there is none of that name; or of ``KIND:NAME`` the kind is one network, or has no such one.
-    """
+    """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
     kind, colon, which = name.partition(":")
     factory = registry.backbones.find(kind).factory
     select = getattr(factory, "select", None)
@@ -361,15 +341,12 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
         return
     entries = registry.strategies.items()
     others = sorted(name for name, it in entries if scenario in scenarios_of(it.factory) and name != strategy)
-    remedy = f"these can: {', '.join(others)}" if others else "choose another scenario"
-    first = ""
+    remedy = f"choose a strategy that can: {', '.join(others)}" if others else "choose another scenario"
     if isinstance(options, TaskInferenceOptions):
-        first = "give -o infer_task=entropy (or energy), and the most certain path answers"
+        remedy = f"give -o infer_task=entropy (or energy), and the most certain path answers; or {remedy}"
     elif "task" not in known:
-        first = f"ask for one that it learns, -o benchmark.stream.scenario={known[0]}"
+        remedy = f"ask for one that it learns, -o benchmark.stream.scenario={known[0]}; or {remedy}"
+    what = f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
     raise ScenarioError(
-        f"strategy {strategy!r} cannot learn the scenario {scenario!r}: it learns {', '.join(map(repr, known))}"
-        + (", and needs the task label of each image" if known == ("task",) else ""),
-        where=where,
-        remedy=f"{first}; or choose another: {remedy}" if first else remedy,
+        what + (", and needs the task label of each image" if known == ("task",) else ""), where=where, remedy=remedy
     )

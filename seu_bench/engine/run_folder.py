@@ -13,19 +13,24 @@ from typing import Any, Literal, TypeAlias
 
 from seu_bench.config.options import format_option
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
-from seu_bench.engine.run_progress import PROGRESS_NAME
+from seu_bench.engine.forecast import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.registry import Entry
-from seu_bench.results.code import refuse_other_code
-from seu_bench.results.record import RECORD_NAME, Record, read_record, record_path, runs_folder
+from seu_bench.results.record import (
+    RECORD_NAME,
+    CodeRecord,
+    Record,
+    read_record,
+    record_path,
+    refuse_other_code,
+    runs_folder,
+)
 from seu_bench.results.record_files import DETAILS, MODEL_NAME
 from seu_bench.results.record_metrics import measured_rows
-from seu_bench.results.record_parts import CodeRecord
 from seu_bench.training.interfaces import StrategyFactory
-from seu_bench.utils.files import make_folder, refuse_link, remove_parts, write_atomic
+from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
-from seu_bench.utils.packages import remedy_for
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
 
@@ -37,8 +42,6 @@ class RunFolder:
 
     Attributes:
         log: the traceback of a run that failed.
-        progress: how far a run is that is not finished.
-        model: its weights.
         previous: the finished run that ``--restart`` is about to replace; it goes when the new one is finished.
     """
 
@@ -57,11 +60,9 @@ class RunFolder:
             refuse_link(path, "remove the link")
 
     def finished(self, code: Sequence[CodeRecord] | None = None, *, restart: bool = False) -> Record | None:
-        """Record of the run if it is finished and usable. A newer version's is refused, never overwritten.
+        """Record of the run if it is finished, usable and not to be made again in any case (``restart``).
 
-        Args:
-            code: that the run uses; what other code made is refused. ``None``: any is accepted.
-            restart: whether the run is made again in any case.
+        A newer version's is refused, never overwritten; so is what other code than ``code`` made.
         """
         try:
             known = read_record(self.record)
@@ -84,11 +85,7 @@ class RunFolder:
     def start_over(self) -> None:
         """Remove checkpoints, but keep a finished run until the new one is."""
         self.checkpoints.clear()
-        try:
-            finished = read_record(self.record).status == "finished"
-        except ResultsError:
-            return
-        if not finished:
+        if self.finished() is None:
             return
         try:
             make_folder(self.previous)
@@ -97,46 +94,43 @@ class RunFolder:
                 if path.is_file():
                     path.replace(self.previous / path.name)
         except OSError as error:
-            raise ResultsError(
-                f"the finished run cannot be put aside: {error.strerror or error}", where=str(self.previous)
-            ) from error
+            raise cannot_write(self.previous, error) from error
 
     def keep_failure(self, error: Exception, strategy: Entry[StrategyFactory], options: Mapping[str, Any]) -> RunError:
-        """Write the traceback beside the record, and return an error that names the failure, the log and the
+        """Write the traceback beside the record, and return an error that names the failure, that file, and the
         ``options`` that were given, one of which may be its cause."""
         write_atomic(self.log, "".join(traceback.format_exception(error)))
         if isinstance(error, SeuBenchError):
             return RunError(error.what, where=error.where or str(self.log), remedy=error.remedy)
         if lacking := shortage(error):
-            return RunError(
-                f"the machine has not enough {lacking} for this run: {type(error).__name__}: {error}",
-                where=str(self.log),
-                remedy=f"{SHORTAGE_REMEDIES[lacking]}; the same command resumes the run",
-            )
-        if (told := impossible_value(error)) is not None:
-            return RunError(f"{told[0]}: {error}", where=str(self.log), remedy=told[1])
-        given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())
-        return RunError(
-            f"strategy {strategy.name!r} of package {strategy.package} failed: {type(error).__name__}: {error}",
-            where=str(self.log),
-            remedy=f"{f'try other options than {given}, or ' if given else ''}{remedy_for(strategy.package)}; "
-            "that file has the traceback",
-        )
+            what, remedy = f"the machine has not enough {lacking} for this run", SHORTAGE_REMEDIES[lacking]
+            remedy = f"{remedy}; the same command resumes the run"
+        elif (told := impossible_value(error)) is not None:
+            what, remedy = told
+        else:
+            what = f"strategy {strategy.name!r} of package {strategy.package} failed"
+            given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())
+            remedy = f"try other options than {given}, or " if given else ""
+            remedy += f"report it to the author of {strategy.package}; that file has the traceback"
+        return RunError(f"{what}: {type(error).__name__}: {error}", where=str(self.log), remedy=remedy)
 
     def remove_remains(self) -> None:
         """Remove what an earlier attempt left behind that no later one needs."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
-        for path in (self.log, self.progress):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        _unlink(self.log, self.progress)
 
     def remove_unfinished(self) -> None:
         """Remove what only an unfinished run needs."""
         self.checkpoints.clear()
-        with contextlib.suppress(OSError):
-            self.progress.unlink()
+        _unlink(self.progress)
         shutil.rmtree(self.previous, ignore_errors=True)
+
+
+def _unlink(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @dataclass(frozen=True)
@@ -144,7 +138,6 @@ class RunState:
     """State of one run's folder.
 
     Attributes:
-        run_id: the folder's name.
         state: ``interrupted`` also where the process was killed and its record still says ``running``.
         record: of listed runs without stages and other details.
         position: where its newest checkpoint stands; ``None``: there is none.
@@ -180,12 +173,6 @@ class RunState:
 def list_runs(results: Path) -> Iterator[RunState]:
     """List every run below a results folder, in the order of run ids; no file is changed.
 
-    Args:
-        results: the folder that holds the runs.
-
-    Yields:
-        State of each run.
-
     Raises:
         ResultsError: the folder of runs cannot be read.
     """
@@ -209,20 +196,18 @@ def _state_of(folder: Path) -> RunState | None:
             return None
     except OSError as error:
         return RunState(folder.name, "unreadable", None, None, 0, holder, cannot_read(folder, error).what)
-    record: Record | ResultsError
+    record, detail, evaluated = None, None, 0
+    state: State = "running"
     try:
         record = read_record(folder)
+        state, detail, evaluated = record.status, record.error, len(measured_rows(record))
+        if state == "running" and holder is None:
+            state, detail = "interrupted", "the process ended without a message"
     except ResultsError as error:
-        record = error
-    is_over = isinstance(record, Record) and record.status == "finished"
-    position = None if is_over else CheckpointFolder(folder / "checkpoints", folder.name).position()
-    if isinstance(record, ResultsError):
-        state: State = "running" if holder else "unreadable"
-        return RunState(folder.name, state, None, position, 0, holder, None if holder else record.what)
-    killed = record.status == "running" and holder is None
-    state = "interrupted" if killed else record.status
-    detail = "the process ended without a message" if killed else record.error
-    return RunState(folder.name, state, record, position, len(measured_rows(record)), holder, detail)
+        if holder is None:
+            state, detail = "unreadable", error.what
+    position = None if state == "finished" else CheckpointFolder(folder / "checkpoints", folder.name).position()
+    return RunState(folder.name, state, record, position, evaluated, holder, detail)
 
 
 def _has_record(folder: Path) -> bool:

@@ -16,18 +16,16 @@ from seu_bench.config.run import ComputeConfig
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.checkpoint import CheckpointManager, Position, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
-from seu_bench.engine.forecast import differences
+from seu_bench.engine.forecast import ProgressFile, differences
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
-from seu_bench.engine.run_progress import ProgressFile
 from seu_bench.engine.saved_model import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import Record, record_text
+from seu_bench.results.record import Record, code_fault, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.monitoring.memory import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
@@ -44,7 +42,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     Args:
         registry: plugins whose hooks are called.
         run: from :func:`seu_bench.engine.resolve.resolve`.
-        stop: whether and when to stop; ``None``: when the request's ``max_seconds`` are over.
+        stop: whether and when to stop; by default when the request's ``max_seconds`` are over.
 
     Returns:
         The record of the finished run, and what this call did for it.
@@ -98,7 +96,7 @@ class HookCaller:
         self._failed: list[Any] = []
 
     def notice(self, message: str) -> None:
-        """Call ``run_notice`` with a message for the user."""
+        """Show a message to the user."""
         self.notify("run_notice", message=message)
 
     def notify(self, hook: str, **values: Any) -> None:
@@ -109,7 +107,6 @@ class HookCaller:
         for plugin in watching:
             if any(plugin is other for other in self._failed):
                 continue
-            # By pluggy and not by hand: a plugin may have hook wrappers.
             alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
             try:
                 with undisturbed():
@@ -150,16 +147,11 @@ class _Run:
         self.recorder = RunRecorder(
             lambda record: write_atomic(self.folder.record, record_text(record)),
             initial_record(run, self.stream, self.device),
-            self.registry,
-            device,
-            self.progress,
-            hooks.notice,
-            run.code,
-            request.accept_code,
+            *(self.registry, device, self.progress, hooks.notice, run.code, request.accept_code),
         )
         try:
             cost = run.cost(self._context())
-            require_memory(cost.params_total_min, self.device)
+            require_memory(min(cost.params_total_min, default=0), self.device)
             self.strategy = self._build()
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
@@ -184,14 +176,7 @@ class _Run:
         self.folder.remove_remains()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
-        made = self.checkpoints
-        return Outcome(
-            self.recorder.record,
-            self.folder.record,
-            checkpoints=made.written,
-            checkpoint_seconds=made.seconds,
-            checkpoint_bytes=made.bytes,
-        )
+        return Outcome(self.recorder.record, self.folder.record)
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
@@ -220,8 +205,6 @@ class _Run:
             self.hooks.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
 
-    # ------------------------------------------------------------------ before training
-
     def _context(self) -> StrategyContext:
         recorder = self.recorder
         evaluator = EvaluationPlugin(*recorder.evaluators, loggers=[recorder.attached_values], collect_all=False)
@@ -234,14 +217,9 @@ class _Run:
             strategy.attached = {**strategy.attached, **metrics}
         precision = self.run.spec.precision
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:
-            raise RequestError(
-                f"strategy {self.run.spec.strategy!r} computes in float32 only",
-                where=f"--precision {precision}",
-                remedy="leave the precision out",
-            )
+            what = f"strategy {self.run.spec.strategy!r} computes in float32 only"
+            raise RequestError(what, where=f"--precision {precision}", remedy="leave the precision out")
         return strategy
-
-    # ------------------------------------------------------------------ training
 
     def _learn(self) -> None:
         scenario = self.stream.avalanche()
@@ -284,17 +262,14 @@ class _Run:
         weights = self.strategy.model.parameters()
         return sum(weight.nbytes * (3 if weight.requires_grad else 1) for weight in weights)
 
-    # ------------------------------------------------------------------ the record
-
     def _update(self, **fields: Any) -> None:
         self.lock.check()
         self.recorder.feature_bytes = getattr(self.strategy, "peak_feature_bytes", None)
-        described: dict[str, Any] = {}
         # A strategy that was stopped in the middle may not be able to describe itself.
         excused = (Exception,) if fields["status"] in ("failed", "interrupted") else ()
         with contextlib.suppress(*excused):
-            described = getattr(self.strategy, "describe", dict)()
-        self.recorder.update(**described, **fields)
+            fields |= getattr(self.strategy, "describe", dict)()
+        self.recorder.update(**fields)
 
     def _failed(self, error: Exception) -> SeuBenchError:
         """Write down why the strategy failed, and return the error that says so."""
@@ -319,17 +294,8 @@ class _Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a call.
-
-    Attributes:
-        path: where the record lies.
-        reused: whether the run had been finished before.
-        checkpoints: how many were written by this call; their seconds in all, and bytes of the last one.
-    """
+    """A record, where it lies, and whether the run had been finished before."""
 
     record: Record
     path: Path
     reused: bool = False
-    checkpoints: int = 0
-    checkpoint_seconds: float = 0.0
-    checkpoint_bytes: int | None = None

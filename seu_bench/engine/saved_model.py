@@ -13,7 +13,6 @@ import io
 import json
 import logging
 import math
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,54 +25,37 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from seu_bench.config.commands import command
-from seu_bench.config.options import build_options
+from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.validation_errors import format_errors
-from seu_bench.data.normaliser import Normaliser
+from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffled
 from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.record import Record, read_record
+from seu_bench.results.record import FileName, Record, TaskInput, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import measured_rows
-from seu_bench.results.record_parts import FileName, TaskInput
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference
-from seu_bench.utils.files import check_output, write_output
+from seu_bench.utils.files import check_output, write_atomic
 from seu_bench.utils.progress import bar
-from seu_bench.utils.reading import announced_bytes, read_file
+from seu_bench.utils.reading import read_file
 
 #: The only key of a file's metadata.
 KEY: Final = "seu_bench"
 #: Sizes of the model in a record, and all fields of the record that the file has a copy of.
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs")
 SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "unit_tasks"}
-#: Bytes that are read of a file whose header cannot be: its checksum is told all the same.
-_UNANNOUNCED: Final = 2**26
 _MAKE_AGAIN: Final = "run it again with --restart, or put the file back as it was"
-#: Whose warnings and log lines are the exporter's own.
-_EXPORTER: Final = (
-    "torch.onnx",
-    "torch.export",
-    "torch._export",
-    "torch.fx",
-    "onnxscript",
-    "onnx_ir",
-    "onnx.reference",
-)
-
-
-# ---------------------------------------------------------------------- the file
 
 
 class Seal(BaseModel):
     """The metadata of a file.
 
     Attributes:
-        architecture: what :meth:`~seu_bench.models.multihead.MultiHeadModel.load_architecture` is given.
+        architecture: what ``MultiHeadModel.load_architecture`` is given.
         shared: names of tensors that are another one by another name, with that name; the file has each once.
         record: the fields :data:`SEALED` of the record as they were when the run was finished.
     """
@@ -102,16 +84,13 @@ def model_bytes(model: MultiHeadModel, record: Record) -> bytes:
         else:
             tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
     copy = record.model_dump(mode="json", include=SEALED)
-    architecture = model.architecture()
-    seal = {"format": "seu-bench model", "schema_version": 1, "run_id": record.run_id, "architecture": architecture}
     try:
-        text = json.dumps(seal | {"shared": shared, "record": copy}, sort_keys=True, allow_nan=False)
+        seal = Seal(run_id=record.run_id, architecture=model.architecture(), shared=shared, record=copy)
+        text = json.dumps(dict(seal), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise PluginError(
-            f"the architecture of strategy {record.strategy!r} cannot be saved: {error}",
-            where=f"{type(model).__name__}.architecture",
-            remedy="it may have dictionaries with text for keys, lists, text and finite numbers",
-        ) from error
+        what = f"the architecture of strategy {record.strategy!r} cannot be saved: {error}"
+        remedy = "it may have dictionaries with text for keys, lists, text and finite numbers"
+        raise PluginError(what, where=f"{type(model).__name__}.architecture", remedy=remedy) from error
     return save(tensors, {KEY: text})
 
 
@@ -123,7 +102,7 @@ def read_weights(folder: Path, record: Record) -> bytes:
         remedy = "run it to its end, without --no-weights (a finished one: with --restart)"
         raise ResultsError(f"run {record.run_id} saved no weights: {why}", where=str(path), remedy=remedy)
     try:
-        return read_file(path, max(announced_bytes(path), _UNANNOUNCED))
+        return read_file(path)
     except OSError as error:
         raise _unusable(path, f"the weights cannot be read: {error.strerror or error}") from error
 
@@ -143,9 +122,6 @@ def parse_weights(content: bytes, path: Path) -> tuple[Seal, dict[str, Tensor]]:
 
 def _unusable(path: Path, what: str, remedy: str = _MAKE_AGAIN) -> ResultsError:
     return ResultsError(what, where=str(path), remedy=remedy)
-
-
-# ---------------------------------------------------------------------- the model
 
 
 class PixelInput(nn.Module):
@@ -216,24 +192,12 @@ class LearnedModel(nn.Module):
         return self._class_names[task]
 
     def preprocess(self, pixels: Tensor, task: int) -> Tensor:
-        """Make what the model takes of images as the data set has them.
-
-        Args:
-            pixels: ``[N, C, H, W]``, uint8, 0 to 255.
-            task: of the images. In most benchmarks all tasks are normalised alike.
-
-        Returns:
-            Images for :meth:`forward`.
-        """
+        """Make what :meth:`forward` takes of images of a task as the data set has them, uint8 ``[N, C, H, W]``."""
         images: Tensor = self.inputs[task](pixels.cpu())
         return images.to(pixels.device)
 
     def forward(self, images: Tensor, task: int | None = None) -> Tensor:
-        """Logits of normalised images.
-
-        Args:
-            images: ``[N, C, H, W]``.
-            task: of the images; ``None``: it is not known, which the run's scenario must allow.
+        """Logits of normalised images ``[N, C, H, W]``; without a ``task`` if the run's scenario allows it.
 
         Returns:
             ``[N, classes_per_task[task]]``; of all classes learned where one head answers with any of them, and where
@@ -243,10 +207,9 @@ class LearnedModel(nn.Module):
             RequestError: the task was not learned, or must be given.
         """
         if task is None and self.scenario == "task":
-            raise RequestError(
-                f"run {self.run_id} was task-incremental: its model needs the task of the images",
-                remedy=f"give one of the tasks that it learned: {', '.join(map(str, self.learned))}",
-            )
+            what = f"run {self.run_id} was task-incremental: its model needs the task of the images"
+            known = ", ".join(map(str, self.learned))
+            raise RequestError(what, remedy=f"give one of the tasks that it learned: {known}")
         if task is None and self.inference is not None:
             return self.inference(self.network, images, len(self.learned))
         task = self.learned[-1] if task is None else task
@@ -275,16 +238,12 @@ def load_model(
 ) -> LearnedModel:
     """Load the model of a finished run, on the CPU, in evaluation mode and without gradients.
 
-    It is built by the run's strategy from the record alone; no data set is needed. The file is read as data: nothing in
-    it is executed.
+    It is built by the run's strategy from the record alone, without a data set. Nothing in its file is executed.
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
         results: folder of records, for a run id.
         plugin: files of Python with the strategy, where it is in one.
-
-    Returns:
-        The model; its attributes describe the tasks.
 
     Raises:
         ResultsError: there is no such run, it saved no weights, or file and record do not belong together or are
@@ -294,11 +253,9 @@ def load_model(
         ``load_model(record.run_id)(images, task=0).argmax(dim=1)``
     """
     folder = find_run(Path(results), str(run))
-    record = read_record(folder)
+    record, path = read_record(folder), folder / MODEL_NAME
     content = read_weights(folder, record)
-    path = folder / MODEL_NAME
-    found = hashlib.sha256(content).hexdigest()
-    if found != record.weights_sha256:
+    if (found := hashlib.sha256(content).hexdigest()) != record.weights_sha256:
         told = f"SHA-256 {found}, not {record.weights_sha256}"
         raise _unusable(path, f"the weights are not those that the record names: {told}")
     return build_model(use_plugins(plugin), *parse_weights(content, path), record, path)
@@ -322,14 +279,10 @@ def build_model(
         return LearnedModel(network, record, task_inference(context))
     except Exception as error:
         # Whatever is wrong here lies in the two files, or in a plugin that is not the one that made them.
-        what, remedy = f"{type(error).__name__}: {error}", None
-        if isinstance(error, SeuBenchError):
-            what, remedy = error.what, error.remedy
-        raise _unusable(
-            path,
-            f"the model of run {record.run_id} cannot be built: {what}",
-            remedy or f"install what made it (see {command('show', str(path.parent))}), or {_MAKE_AGAIN}",
-        ) from error
+        what = error.what if isinstance(error, SeuBenchError) else f"{type(error).__name__}: {error}"
+        remedy = f"install what made it (see {command('show', str(path.parent))}), or {_MAKE_AGAIN}"
+        remedy = getattr(error, "remedy", None) or remedy
+        raise _unusable(path, f"the model of run {record.run_id} cannot be built: {what}", remedy) from error
 
 
 def _context(registry: Registry, record: Record) -> StrategyContext:
@@ -361,14 +314,11 @@ def _fill(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         {name: f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for name, tensor in state.items()}
         for state in (network.state_dict(), tensors)
     )
-    names = sorted(wanted.items() ^ found.items())
-    if faults := dict.fromkeys(name for name, _ in names):
-        told = [f"{name} is {found.get(name, 'missing')}, not {wanted.get(name, 'in the model')}" for name in faults]
-        raise ValueError(f"the weights do not fit the model: {'; '.join(told[:3])}{' ...' if told[3:] else ''}")
+    if differing := sorted(wanted.items() ^ found.items()):
+        name = differing[0][0]
+        told = f"{name} is {found.get(name, 'missing')}, not {wanted.get(name, 'in the model')}"
+        raise ValueError(f"the weights do not fit the model: {told}")
     network.load_state_dict(dict(tensors), strict=True)
-
-
-# ---------------------------------------------------------------------- ONNX
 
 
 class TaskNetwork(nn.Module):
@@ -387,36 +337,29 @@ class TaskNetwork(nn.Module):
 
 
 def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), output: Path | None = None) -> Path:
-    """Write the network of one learned task of a run.
-
-    The batch is of any size. The file needs no other: it takes 8-bit pixels, and its metadata names the run, the task
-    and the class of each logit.
+    """Write the network of one learned task of a run, from 8-bit pixels to logits, for batches of any size.
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
         task: 0-based, in the order in which tasks were learned.
-        output: the file; ``task-<task>.onnx`` in the run's folder by default, ``-`` for standard output.
+        output: the file; ``task-<task>.onnx`` in the run's folder by default.
 
     Returns:
-        The file.
+        The file, whose metadata names the run, the task and the class of each logit.
 
     Raises:
         RequestError: the task was not learned, or a package is not installed.
         ResultsError: there is no such run, its weights cannot be used, or the file cannot be written.
     """
-    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RequestError(
-            f"writing ONNX needs {' and '.join(missing)}",
-            where="seu-bench export",
-            remedy="pip install 'seu-bench[export]'",
-        )
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
+        what, remedy = f"writing ONNX needs {' and '.join(missing)}", "pip install 'seu-bench[export]'"
+        raise RequestError(what, where="seu-bench export", remedy=remedy)
     model = load_model(run, results)
     model.check_task(task)
     path = find_run(results, str(run)) / f"task-{task}.onnx" if output is None else output
     check_output(path)
     with bar("writing ONNX"):
-        write_output(path, onnx_bytes(model, task))
+        write_atomic(path, onnx_bytes(model, task))
     return path
 
 
@@ -437,10 +380,8 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
         document = program.model_proto
     except Exception as error:  # any layer of a plugin's may be one that the exporter does not know
         first = next(iter(str(error).splitlines()), "")
-        raise ResultsError(
-            f"task {task} of run {model.run_id} cannot be written as ONNX: {type(error).__name__}: {first}",
-            remedy="report it to the author of the strategy or of the backbone",
-        ) from error
+        what = f"task {task} of run {model.run_id} cannot be written as ONNX: {type(error).__name__}: {first}"
+        raise ResultsError(what, remedy="report it to the author of the strategy or of the backbone") from error
     # Stack traces and module names reveal folders of this machine, and are most of a small file.
     graph = document.graph
     for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
@@ -460,19 +401,12 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Keep the exporter's own words off the terminal; what a model warns of is heard afterwards."""
-    heard: list[warnings.WarningMessage] = []
+    """Keep the exporter's own words off the terminal; it prints the whole graph where it fails."""
     with contextlib.ExitStack() as stack:
-        for logger in map(logging.getLogger, _EXPORTER):
-            stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.CRITICAL)
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)
         for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
-            stack.enter_context(redirect(io.StringIO()))  # it prints the whole graph where it fails
-        try:
-            with warnings.catch_warnings(record=True) as heard:
-                for name in _EXPORTER:
-                    warnings.filterwarnings("ignore", module=re.escape(name))
-                yield
-        finally:
-            for warning in heard:
-                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            stack.enter_context(redirect(io.StringIO()))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import signal
 import threading
@@ -16,9 +15,6 @@ from seu_bench.errors import ExitStatus, Interruption
 #: Seconds from a signal until a run is stopped at any point; leaves time to write its record within five.
 GRACE: Final = 2.0
 
-#: SIGHUP comes when a terminal is closed, or a connection to it.
-_SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-
 
 class StopRequest:
     """Whether a run is to stop, and why.
@@ -29,8 +25,7 @@ class StopRequest:
     """
 
     def __init__(self, max_seconds: float | None = None, grace: float = GRACE) -> None:
-        self.max_seconds = max_seconds
-        self.grace = grace
+        self.max_seconds, self.grace = max_seconds, grace
         self._began = time.monotonic()
         self._asked: Interruption | None = None
         self._timer: threading.Timer | None = None
@@ -38,15 +33,10 @@ class StopRequest:
 
     def ask(self, interruption: Interruption) -> None:
         """Stop at the next checkpoint."""
-        if self._asked is None:
-            self._asked = interruption
+        self._asked = self._asked or interruption
 
     def due(self, ahead: float = 0.0) -> Interruption | None:
-        """Return the reason to stop now; ``None``: continue.
-
-        Args:
-            ahead: seconds that it would take to come to the next point where it could stop.
-        """
+        """Return the reason to stop now, with ``ahead`` seconds until the next point where that could be done."""
         limit = self.max_seconds
         if self._asked is None and limit is not None and self.seconds + ahead > limit:
             return Interruption(f"stopped by its time limit of {limit:g} seconds", ExitStatus.OUT_OF_TIME)
@@ -72,12 +62,9 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        # Who started the run with nohup wants SIGHUP to be ignored.
-        heeded = [
-            number
-            for number in _SIGNALS
-            if number != getattr(signal, "SIGHUP", None) or signal.getsignal(number) is not signal.SIG_IGN
-        ]
+        heeded = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which nohup wants
+            heeded.append(signal.SIGHUP)
         before = {number: signal.signal(number, self._signalled) for number in heeded}
         try:
             yield
@@ -94,16 +81,7 @@ class StopRequest:
         if self._asked is not None:
             raise self._asked
         self.ask(Interruption(f"interrupted by {signal.Signals(number).name}", 128 + number))
-        # Comes back here, in the main thread, whatever it is doing then.
-        self._timer = threading.Timer(self.grace, _interrupt_main, (number,))
+        # The signal again, to the main thread, which it wakes from whatever that waits for.
+        self._timer = threading.Timer(self.grace, signal.pthread_kill, (threading.main_thread().ident, number))
         self._timer.daemon = True
         self._timer.start()
-
-
-def _interrupt_main(number: int) -> None:
-    """Send the signal to the main thread, so that it is woken from whatever it waits for."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, number)
-    else:
-        _thread.interrupt_main(signal.Signals(number))

@@ -1,4 +1,4 @@
-"""Verification of a record: its model is built and measured again, or its claims are held against its request."""
+"""Verification of a record: its model is built and measured again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seu_bench.config.run import Request, ResultFields
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.environment import choose_device
-from seu_bench.engine.recorder import requested_fields, stream_fields
+from seu_bench.engine.recorder import stream_fields
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.saved_model import (
     SEALED,
@@ -27,15 +27,12 @@ from seu_bench.engine.saved_model import (
     parse_weights,
     read_weights,
 )
-from seu_bench.errors import RequestError, ResultsError, SeuBenchError
+from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.code import FILES, code_fault
-from seu_bench.results.record import RECORD_NAME, Record, read_record, record_digest
+from seu_bench.results.record import FILES, RECORD_NAME, Record, code_fault, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
-from seu_bench.results.record_metrics import EVALUATION, check_metrics, measured_rows
-from seu_bench.results.reference_rows import reference_of
-from seu_bench.training.interfaces import Cost
+from seu_bench.results.record_metrics import check_metrics, measured_rows
 from seu_bench.training.monitoring.evaluators import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
@@ -45,12 +42,7 @@ from seu_bench.utils.text import printable
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check.
-
-    Attributes:
-        passed: ``None``: it could not be compared, for the reason in ``detail``.
-        detail: the values found, or every difference.
-    """
+    """Result of one check: passed, failed, or not compared (``None``); with the values found, or every difference."""
 
     name: str
     passed: bool | None
@@ -60,12 +52,6 @@ class Check:
     def of(cls, name: str, faults: Sequence[str], passed: str) -> Check:
         """A check that failed with its ``faults`` if there are any, else one with the note ``passed``."""
         return cls(name, not faults, tuple(faults) or (passed,))
-
-    @classmethod
-    def same(cls, name: str, what: str, found: str, recorded: str | None, where: str = "") -> Check:
-        """A check that two texts are the same."""
-        faults = [] if found == recorded else [f"{where}{what} {found}, and the record names {recorded}"]
-        return cls.of(name, faults, f"{what} {found}")
 
 
 @dataclass(frozen=True)
@@ -103,9 +89,6 @@ def verify(
         device: where the test images are evaluated.
         benchmark: the TOML file, for a run of a benchmark that is not registered.
 
-    Returns:
-        The result of each check. It computes with the run's own number of threads.
-
     Raises:
         ResultsError: there is no such run, or it saved no weights.
         RequestError: what the record asks for is not installed, or is no valid request.
@@ -126,17 +109,16 @@ def _checks(
     spec, path = resolved.spec, folder / MODEL_NAME
     stream = build_stream(spec.benchmark, resolved.load, resolved.limits, spec.seed, device, **resolved.part)
     document = json.loads(read_file(folder / RECORD_NAME))
-    if document.get("record_sha256") is None:
-        yield Check("record", None, ("it has no digest",))
-    else:
-        is_same = record_digest(document) == document["record_sha256"]
-        faults = [] if is_same else [f"{folder / RECORD_NAME}: something in it was changed after the run's end"]
-        yield Check.of("record", faults, "unchanged since the run's end")
+    faults = [f"{folder / RECORD_NAME}: something in it was changed after the run's end"]
+    is_same = record_digest(document) == document.get("record_sha256")
+    yield Check.of("record", [] if is_same else faults, "unchanged since the run's end")
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
     faults = [f"the record's settings give run {spec.run_id}, not {record.run_id}", why]
     yield Check.of("run id", faults if spec.run_id != record.run_id else [], "what the record asks for has its run id")
     yield from _code(record, resolved)
-    yield Check.same("weights", "SHA-256", hashlib.sha256(content).hexdigest(), record.weights_sha256, f"{path}: ")
+    found = f"SHA-256 {hashlib.sha256(content).hexdigest()}"
+    faults = list(differences(f"SHA-256 {record.weights_sha256}", found, str(path), "found"))
+    yield Check.of("weights", faults, found)
     model = None
     try:
         seal, tensors = parse_weights(content, path)
@@ -151,7 +133,8 @@ def _checks(
             yield Check("model", True, (f"built and filled with {len(tensors)} tensors",))
         except ResultsError as error:
             yield Check("model", False, (f"{error.where}: {error.what}",))
-    yield Check.same("data", "fingerprint", stream.fingerprint, record.data_fingerprint)
+    faults = list(differences(record.data_fingerprint, stream.fingerprint, "fingerprint", "found"))
+    yield Check.of("data", faults, f"fingerprint {stream.fingerprint}")
     made = stream_fields(stream.plan) | {"task_inputs": stream.inputs}
     faults = list(differences(record.model_dump(include=set(made)), made, "", "made"))
     yield Check.of("tasks", faults, f"{len(stream.plan.tasks)} tasks, their order, classes and images")
@@ -167,13 +150,10 @@ def _checks(
 
 def _code(record: Record, resolved: ResolvedRun) -> Iterator[Check]:
     """The code that builds and measures the model, where that is not seu-bench's own. Other code may do the same."""
-    named = tuple(f"{code.kind} {code.name!r} of {code}" for code in record.code if code.kind not in FILES)
     if (fault := code_fault(record.code, resolved.code)) is not None:
         yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
-    elif named:
+    elif named := tuple(f"{code.kind} {code.name!r} of {code}" for code in record.code if code.kind not in FILES):
         yield Check("code", True, named)
-    elif any(code.kind not in ("metric", *FILES) for code in resolved.code):
-        yield Check("code", None, ("the record does not name it",))
 
 
 def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:
@@ -181,8 +161,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
     tasks = learned_tasks(record)
     if not tasks:
         return Check("accuracy", None, ("the record has no measurement",))
-    row = measured_rows(record)[-1]
-    faults, images_in_all = [], 0
+    row, faults, images_in_all = measured_rows(record)[-1], [], 0
     by_class: list[list[tuple[int, int]]] = [[] for _ in stream.tasks]
     for task in tracked(tasks, "evaluating tasks"):
         place, recorded = f"accuracy_matrix[{row}][{task}]", record.accuracy_matrix[row][task] or 0.0
@@ -206,7 +185,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
 def count_by_class(
     model: LearnedModel, images: TaskImages, task: int, batch_size: int, classes: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Count the images of each class of a task that the model answers rightly, as the run measured, and all of them."""
+    """Count the images of each class of a task that the model answers right, as the run measured, and all of them."""
     told = task if model.scenario == "task" else None
     with torch.no_grad():
         batches = images.batches(batch_size, shuffle=False)
@@ -266,17 +245,11 @@ def _short(value: Any, most: int = 120) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-# ---------------------------------------------------------------------- a stranger's record
-
-
 def request_of(record: Record, benchmark: Path | None = None, data_root: Path | None = None) -> Request:
     """Request of a record; ``benchmark`` is the TOML file of one that is not registered."""
     options: dict[str, Any] = dict(record.options)
-    for prefix, given in (
-        ("searcher", record.searcher_options),
-        ("creator", record.creator_options),
-        ("benchmark", record.benchmark_overrides),
-    ):
+    parts = {"searcher": record.searcher_options, "creator": record.creator_options}
+    for prefix, given in (parts | {"benchmark": record.benchmark_overrides}).items():
         options |= {f"{prefix}.{key}": value for key, value in given.items()}
     fields = {"strategy", "searcher", "creator", "protocol", "seed", *ResultFields.model_fields}
     name = record.benchmark if benchmark is None else str(benchmark)
@@ -288,14 +261,8 @@ def resolve_record(
 ) -> ResolvedRun:
     """Resolve the request of a record that may be a stranger's: it may name no file, and define no data.
 
-    Args:
-        registry: what is installed.
-        record: of any origin.
-        benchmark: the user's own TOML file, for a run of a benchmark that is not registered.
-        data_root: folder of data sets.
-
-    Raises:
-        RequestError: the record names a file, or what it asks for is not installed, or is no valid request.
+    ``benchmark`` is the user's own TOML file, for a run of one that is not registered. A RequestError: the record names
+    a file, or what it asks for is not installed, or is no valid request.
     """
     request, remedy = request_of(record, benchmark, data_root), "seu-bench verify --benchmark FILE.toml"
     if benchmark is None and record.benchmark not in registry.benchmarks:
@@ -327,88 +294,3 @@ def _names_a_file(text: str) -> bool:
     """Whether an option of this text might be opened as a file."""
     is_path = text.startswith("~") or any(letter in text for letter in "/\\\0")
     return is_path or (os.path.lexists(text) and not Path(text).is_dir())
-
-
-def claim_faults(registry: Registry, record: Record, data_root: Path | None = None) -> list[str]:
-    """Compare a record with the tasks, settings and cost that follow from its request: without data or training.
-
-    Args:
-        registry: what is installed.
-        record: a finished run's.
-        data_root: folder of data sets; only their sizes are asked for.
-
-    Returns:
-        Differences; that the request cannot be resolved here is one.
-    """
-    if ":" in record.strategy or record.attach:
-        return ["it cannot be checked here: it names classes by import path, which are not imported for strangers"]
-    try:
-        run = resolve_record(registry, record, data_root=data_root)
-        plan = run.plan()
-        cost = run.cost(run.context(plan))
-    except SeuBenchError as error:
-        return [f"it cannot be checked here: {error.what}"]
-    except Exception as error:  # a plugin's may raise anything where a stranger chose the options
-        return [f"it cannot be checked here: {type(error).__name__}: {error}"]
-    faults = []
-    for name, value in requested_fields(run, plan).items():
-        if name == "task_names" and "task_class_names" not in record.model_fields_set:
-            continue  # an older record named its tasks otherwise
-        if name == "task_class_names" and not record.task_class_names:
-            continue  # nor did it name classes that have numbers only
-        recorded, made = getattr(record, name), value
-        if name == "reference":  # which older records do not say of those that are known by name
-            recorded, made = reference_of(record), reference_of(record.model_copy(update={name: value}))
-        # Keys that are missing within a field are at the defaults of a later version, or else the run id differs.
-        faults += [told for told in differences(recorded, made, name, "found") if not told.endswith(": only found")]
-    return faults or [*_size_faults(record, cost), *_stage_faults(record, cost)]
-
-
-def _size_faults(record: Record, cost: Cost) -> Iterator[str]:
-    """Tasks that were not measured, and sizes outside of what was forecast for them."""
-    tasks = len(record.task_names)
-    last = tasks - 1
-    learned = {stage.task for stage in cost.stages if stage.name != EVALUATION and stage.image_passes}
-    first = last if learned == {last} else 0  # a strategy that learns the whole stream at once is measured once
-    for row in range(tasks):
-        values = record.accuracy_matrix[row] if row < len(record.accuracy_matrix) else ()
-        if [value is not None for value in values] != [first <= row >= task for task in range(tasks)]:
-            yield f"accuracy_matrix[{row}] does not have a value for each task learned until then, and no other"
-    none = (0,) * tasks
-    ranges = {
-        "params_total": (cost.params_total_min, cost.params_total),
-        "params_active": (none, cost.params_total),
-        "macs": (cost.macs_min, cost.macs),
-        "memory_bytes": (cost.memory_bytes_min, cost.memory_bytes),
-        "mask_bits": (cost.mask_bits or none, cost.mask_bits or none),
-    }
-    for name, (least, most) in ranges.items():
-        values = getattr(record, name)
-        if not most or (name == "mask_bits" and not values and not cost.mask_bits):
-            continue  # not forecast, and stated then; older records have no masks
-        if len(values) != tasks - first:
-            yield f"{name} has {len(values)} values, and {tasks - first} were measured"
-            continue
-        for task, value in enumerate(values, start=first):
-            if value is None or not least[task] <= value <= most[task]:
-                yield f"{name} is {value} after task {task}, and {least[task]} to {most[task]} were forecast"
-    if record.memory_by_kind and record.memory_bytes[-1:] != (sum(record.memory_by_kind.values()),):
-        yield "memory_by_kind is not what memory_bytes has after the last task"
-
-
-def _stage_faults(record: Record, cost: Cost) -> Iterator[str]:
-    """Stages of learning whose passes and operations are outside of what was forecast for all of them together."""
-    learned = [stage for stage in record.stages if stage.name != EVALUATION]
-    if {stage.task for stage in record.stages} - set(range(len(record.task_names))):
-        yield "a stage is of no task"
-    passes = sum(stage.image_passes for stage in learned)
-    evaluated = sum(stage.image_passes for stage in record.stages) - passes
-    most = {"learn": (passes, cost.image_passes), "evaluate": (evaluated, cost.all_passes - cost.image_passes)}
-    for what, (found, forecast) in most.items():
-        if not 0 < found <= forecast:
-            yield f"{found} image passes to {what}, and at most {forecast} were forecast"
-    flops = None if any(stage.flops is None for stage in learned) else sum(stage.flops or 0 for stage in learned)
-    if cost.train_flops is not None and cost.train_flops_min is not None:
-        least, largest = cost.train_flops_min, cost.train_flops
-        if flops is None or not least <= flops <= largest:
-            yield f"{flops} operations of learning, and {least} to {largest} were forecast"

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from seu_bench.config.weights import Weights, digest_of
+from seu_bench.config.common_options import Weights, digest_of
 from seu_bench.errors import RequestError
 from seu_bench.utils.reading import read_file
 

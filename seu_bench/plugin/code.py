@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Entry, Registry, faults_told
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.utils.reading import read_file
 
 #: Top-level packages that are nobody's plugin.

@@ -96,8 +96,7 @@ class ExecutorFactory(Protocol):
 
     Attributes:
         summary: one line for ``seu-bench list``.
-        options: the class of its options, set by ``-o executor.KEY=VALUE``. An option ``jobs`` is also set by
-            ``--jobs``, one that a :class:`~seu_bench.config.run.CommandLine` annotates by its flags.
+        options: the class of its options, set by ``-o executor.KEY=VALUE``; one called ``jobs`` also by ``--jobs``.
         detaches: whether jobs outlive the driver. Then a driver that is interrupted closes the executor without
             cancelling, and the same command follows what runs.
     """

@@ -20,7 +20,7 @@ from seu_bench.errors import RequestError
 from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Entry
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 from seu_bench.results.reference_rows import REFERENCE_ROWS
 
 if TYPE_CHECKING:

@@ -2,12 +2,10 @@
 
 =======================  ===============================================================
 :mod:`.record`           the record: its fields and version; reading and writing one
-:mod:`.record_parts`     types of its values, and values that belong together
 :mod:`.record_files`     the records of a results folder; a run found by its name
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
-:mod:`.scenarios`        scenarios in words
-:mod:`.labels`           configurations and reasons in words
+:mod:`.labels`           configurations, scenarios and reasons in words
 :mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.leaderboard`      a leaderboard: rows, ranks, front, views
@@ -25,73 +23,40 @@ from typing import TYPE_CHECKING
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .building import LeaderboardBuild, load_records, make_leaderboards, read_leaderboards
-    from .comparison import (
-        BenchmarkComparison,
-        Comparison,
-        SeedComparison,
-        compare,
-        compare_over_benchmarks,
-        compare_over_seeds,
-    )
+    from .building import load_records, make_leaderboards, read_leaderboards
+    from .comparison import compare, compare_over_benchmarks, compare_over_seeds
     from .formats import to_latex
-    from .leaderboard import Leaderboard, Leaderboards
+    from .leaderboard import Leaderboard
     from .metric import Metric
     from .record import Record, StageRecord, read_record
-    from .record_files import find_record, pack_records, read_records, unpack_records
-    from .record_metrics import METRICS, compute_metrics, without_times
-    from .reference_rows import REFERENCE_ROWS, reference_of
+    from .record_files import find_record, read_records
+    from .record_metrics import METRICS
+    from .reference_rows import REFERENCE_ROWS
     from .report.drawing import Layout
-    from .report.writing import write_report
-    from .statistics import (
-        AverageRank,
-        PairedDifference,
-        RankComparison,
-        SampleSummary,
-        Verdict,
-        compare_paired,
-        compare_ranks,
-        holm,
-        summarize,
-    )
+    from .report.page import write_report
+    from .statistics import compare_paired, compare_ranks, summarize
 
 __all__ = [
     "METRICS",
     "REFERENCE_ROWS",
-    "AverageRank",
-    "BenchmarkComparison",
-    "Comparison",
     "Layout",
     "Leaderboard",
-    "LeaderboardBuild",
-    "Leaderboards",
     "Metric",
-    "PairedDifference",
-    "RankComparison",
     "Record",
-    "SampleSummary",
-    "SeedComparison",
     "StageRecord",
-    "Verdict",
     "compare",
     "compare_over_benchmarks",
     "compare_over_seeds",
     "compare_paired",
     "compare_ranks",
-    "compute_metrics",
     "find_record",
-    "holm",
     "load_records",
     "make_leaderboards",
-    "pack_records",
     "read_leaderboards",
     "read_record",
     "read_records",
-    "reference_of",
     "summarize",
     "to_latex",
-    "unpack_records",
-    "without_times",
     "write_report",
 ]
 

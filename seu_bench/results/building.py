@@ -12,7 +12,7 @@ import math
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,12 +21,14 @@ from pydantic import BaseModel
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import SCENARIOS
-from seu_bench.errors import NewerRecordError, ResultsError, SeuBenchError
-from seu_bench.results.code import learner_code
+from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.results.formats import to_csv, to_markdown
 from seu_bench.results.labels import (
+    as_mapping,
+    benchmark_title,
     canonical,
     configuration_labels,
+    other_overrides,
     protocol_settings,
     shared_changes,
     unequal_budgets,
@@ -34,7 +36,7 @@ from seu_bench.results.labels import (
 )
 from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, named, ordered, size_axis
 from seu_bench.results.metric import Metric, Reference
-from seu_bench.results.record import RECORD_NAME, Record
+from seu_bench.results.record import RECORD_NAME, Record, learner_code
 from seu_bench.results.record_files import DETAILS, read_records
 from seu_bench.results.record_metrics import (
     METRICS,
@@ -44,7 +46,6 @@ from seu_bench.results.record_metrics import (
     measured_rows,
 )
 from seu_bench.results.reference_rows import APART, missing_references, reference_of
-from seu_bench.results.scenarios import benchmark_title, other_overrides
 from seu_bench.utils.files import refuse_link, write_atomic
 from seu_bench.utils.text import printable
 
@@ -52,22 +53,29 @@ if TYPE_CHECKING:
     import pandas
 
 #: Keys of a record per task whose last value is the metric of that name.
-PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
+_PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
 _RARE: Final = ("tuning_passes", "mask_bits")
 
 
 @dataclass(frozen=True)
 class LeaderboardBuild:
-    """The leaderboards of a results folder."""
+    """The leaderboards of a results folder.
 
-    records: Sequence[Record]  # all that were read, by run id, without what leaderboards do not need
-    unread: Mapping[str, Sequence[str]]  # runs that could not be read, by the reason
-    boards: tuple[Leaderboard, ...]  # in the order of benchmarks, versions, protocols and scenarios
-    paths: tuple[Path, ...] = ()  # the files written
+    Attributes:
+        records: all that were read, by run id, without what leaderboards do not need.
+        unread: runs that could not be read, by the reason.
+        boards: in the order of benchmarks, versions, protocols and scenarios.
+        paths: the files written.
+    """
+
+    records: Sequence[Record]
+    unread: Mapping[str, Sequence[str]]
+    boards: tuple[Leaderboard, ...]
+    paths: tuple[Path, ...] = ()
 
     def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
-        """Records of a benchmark that enter no leaderboard, one line for each reason, and those not read.
+        """Say which records of a benchmark enter no leaderboard, one line for each reason, and which were not read.
 
         ``unranked``: without those that :func:`unranked_leaderboards` shows.
         """
@@ -121,8 +129,7 @@ def collect(
 ) -> tuple[list[Record], dict[str, list[str]]]:
     """Read a results folder: records by run id, with relative metrics; and runs that are unreadable, by the reason.
 
-    Of a shared folder only runs that manifests name are read. ``details``: with stages, genotypes and all else that
-    tables do not need.
+    Of a shared folder only runs that manifests name are read. ``details``: as of :func:`read_records`.
     """
     if not results.is_dir():
         raise ResultsError(
@@ -132,9 +139,7 @@ def collect(
         )
     records: list[Record] = []
     unread: dict[str, list[str]] = defaultdict(list)
-    items: Iterable[Record | SeuBenchError]
-    items = read_records(results, details=details)
-    for item in items:
+    for item in read_records(results, details=details):
         if isinstance(item, Record):
             records.append(item)
         else:
@@ -169,15 +174,6 @@ def unranked_leaderboards(
     return tuple(boards.values())
 
 
-def finished_unranked(records: Iterable[Record], benchmark: str | None = None) -> int:
-    """Count the records that only :func:`unranked_leaderboards` shows, of one benchmark or of all."""
-    return sum(
-        record.status == "finished" and why_not_ranked(record) is not None
-        for record in records
-        if benchmark in (None, record.benchmark)
-    )
-
-
 def _place(record: Record) -> tuple[str, int, str, int]:
     return record.benchmark, record.benchmark_version, record.protocol, SCENARIOS.index(record.scenario)
 
@@ -197,7 +193,7 @@ def _boards(
         for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
             names.add(name := _free_name(runs[0], fingerprint, names))
             board = _board(runs, metrics, name, _excluded(there, unread))
-            yield replace(board, fingerprints=len(by_data), missing=missing_references(runs, results))
+            yield replace(board, missing=missing_references(runs, results))
 
 
 def _board(
@@ -207,21 +203,18 @@ def _board(
     excluded: Sequence[str] = (),
     unranked: str | None = None,
 ) -> Leaderboard:
-    latest: dict[tuple[str, int], Record] = {}
-    for record in sorted(records, key=lambda record: (record.started, record.run_id)):
-        latest[canonical(_choice(record)), record.seed] = record
+    latest = {(canonical(_choice(record)), record.seed): record for record in _by_time(records)}
     chosen: dict[str, dict[int, Record]] = defaultdict(dict)
     for choice, seed in sorted(latest):
         chosen[choice][seed] = latest[choice, seed]
-    counted = list(latest.values())
-    kept = set(map(id, counted))
+    kept = set(map(id, latest.values()))
     repeated = {"a later record has the same configuration and seed": [r.run_id for r in records if id(r) not in kept]}
     labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
     rows = ordered(
         [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)], ranked=unranked is None
     )
-    measured = {key for run in counted for key, value in run.metrics.items() if value or key not in _RARE}
-    if not any(map(has_unequal_tasks, counted)):
+    measured = {key for run in latest.values() for key, value in run.metrics.items() if value or key not in _RARE}
+    if not any(map(has_unequal_tasks, latest.values())):
         measured.discard("image_acc")
     first, firsts = records[0], [row.record for row in rows]
     measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
@@ -232,7 +225,7 @@ def _board(
         protocol=first.protocol,
         data_fingerprint=first.data_fingerprint or "-",
         name=name,
-        records=len(counted),
+        records=len(latest),
         excluded=(*_lines("not counted", repeated), *excluded),
         rows=rows,
         columns={key: metric for key, metric in metrics.items() if metric.column and key in measured},
@@ -241,6 +234,10 @@ def _board(
         changed=shared_changes(firsts),
         budgets=unequal_budgets(firsts),
     )
+
+
+def _by_time(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.started, record.run_id))
 
 
 def _choice(record: Record) -> list[Any]:
@@ -278,19 +275,17 @@ def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-def trained_jointly(record: Record) -> bool:
+def _is_trained_jointly(record: Record) -> bool:
     """Whether a run learned all of its tasks, two or more, at once: it was evaluated only after the last one."""
     last = len(complete_matrix(record)) - 1
     return last > 0 and measured_rows(record) == [last]
 
 
-def trained_apart(record: Record) -> bool:
-    """Whether a run has a network of its own for every task."""
-    return reference_of(record) == APART
-
-
 #: Which runs are the reference of a metric.
-_KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {"jointly": trained_jointly, "apart": trained_apart}
+_KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {
+    "jointly": _is_trained_jointly,
+    "apart": lambda record: reference_of(record) == APART,
+}
 
 
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
@@ -303,49 +298,46 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     several records of it the latest counts. Records that may not be ranked neither are nor have a reference.
     """
     relative = {name: metric for name, metric in metrics.items() if metric.relative}
-    places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None and relative}
-    kinds = {metric.reference for metric in relative.values()}
-    references = {kind: _references(records, places, _KINDS[kind]) for kind in kinds}
+    places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None}
+    references = {kind: _references(records, places, kind) for kind in {it.reference for it in relative.values()}}
     found = []
     for record in records:
-        values: dict[str, float | int | None] = dict.fromkeys(relative)
-        for name, metric in relative.items() if id(record) in places else ():
-            reference = references[metric.reference].get(places[id(record)], {}).get(record.seed)
-            if reference is not None:
-                values[name] = _value(name, metric, record, reference)
+        place = (places.get(id(record), ""), record.seed)
+        values = {
+            name: _value(name, metric, record, references[metric.reference].get(place))
+            for name, metric in relative.items()
+        }
         completed = record.metrics | values
         found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
     return found
 
 
-def _value(name: str, metric: Metric, record: Record, reference: Record) -> float | int | None:
+def _value(name: str, metric: Metric, record: Record, reference: Record | None) -> float | int | None:
     try:
-        return metric.beside(record, reference)
+        return metric.beside(record, reference) if reference is not None else None
     except Exception as error:
         warnings.warn(f"metric {name!r} is excluded: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
         return None
 
 
-def _references(
-    records: Sequence[Record], places: Mapping[int, str], is_reference: Callable[[Record], bool]
-) -> dict[str, dict[int, Record]]:
+def _references(records: Sequence[Record], places: Mapping[int, str], kind: Reference) -> dict[tuple[str, int], Record]:
     """Reference runs by place and seed: those of the only configuration there, or the only one with default options."""
     fitting: dict[str, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
-    for record in sorted(records, key=lambda record: (record.started, record.run_id)):
-        if id(record) in places and is_reference(record):
+    for record in _by_time(records):
+        if id(record) in places and _KINDS[kind](record):
             choice = canonical([record.strategy, _other_options(record), learner_code(record)])
             fitting[places[id(record)]][choice][record.seed] = record
     found = {}
     for place, choices in fitting.items():
         plain = [runs for runs in choices.values() if len(choices) == 1 or _at_defaults(next(iter(runs.values())))]
         if len(plain) == 1:
-            found[place] = plain[0]
+            found.update({(place, seed): record for seed, record in plain[0].items()})
     return found
 
 
 def _at_defaults(record: Record) -> bool:
     """Whether a run has, but for its network, the options that it has if no user sets any."""
-    protocol = _mapping(_mapping(record.protocol_settings.get("strategies")).get(record.strategy))
+    protocol = as_mapping(as_mapping(record.protocol_settings.get("strategies")).get(record.strategy))
     defaults = {name: field.default for name, field in BackboneOptions.model_fields.items()} | protocol
     return all(value == defaults.get(name) for name, value in _other_options(record).items())
 
@@ -359,13 +351,9 @@ def _circumstances(record: Record) -> list[Any]:
     place = [record.benchmark, record.benchmark_version, record.protocol, record.scenario, record.data_fingerprint]
     width = record.options.get("width")
     if width is None:
-        width = _mapping(record.protocol_settings.get("model")).get("width")
+        width = as_mapping(record.protocol_settings.get("model")).get("width")
     backbone = record.options.get("backbone", BackboneOptions.model_fields["backbone"].default)
     return [place, other_overrides(record), protocol_settings(record), backbone, width, record.submitter]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def load_records(folder: Path | str = "results", *, details: bool = False) -> pandas.DataFrame:
@@ -391,54 +379,31 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
     import pandas
 
     records, unread = collect(Path(folder), details=details)
-    left_out = set() if details else set(DETAILS)
-    rows = [_flat(record, left_out) for record in records]
-    columns = dict.fromkeys(name for row in rows for name in row) or dict.fromkeys({*Record.model_fields} - left_out)
+    keys = [key for key in Record.model_fields if details or key not in DETAILS]
+    rows = [_flat(record, keys) for record in records]
+    frame = pandas.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row)) or keys)
     counted = {_column(name) for name, metric in METRICS.items() if metric.unit in ("count", "flops", "bytes")}
     counted |= {"limit", "first_tasks", "environment.threads"}
-    metrics = {_column(name) for record in records for name in record.metrics} | {"seconds"}
-    options = tuple(f"{part}." for part in CHOICES)
-    table: dict[str, Any] = {}
-    for name in columns:
-        values = [row.get(name, math.nan) for row in rows]
-        known = [
-            None if value is None or (isinstance(value, float) and math.isnan(value)) else value for value in values
-        ]
-        kinds = {type(value) for value in known if value is not None} if name.startswith(options) else set()
-        if kinds == {bool}:
-            table[name] = pandas.array(known, dtype="boolean")
-        elif name in counted | metrics or (kinds and kinds <= {int, float} and all(map(_fits, known))):
-            table[name] = _numbers(known, counted=name in counted or kinds == {int})
+    measured = {_column(name) for record in records for name in record.metrics} | {"seconds"}
+    for name in (counted | measured) & {*frame.columns}:
+        values = [row.get(name) for row in rows]
+        # A record of others may have half a parameter, or one that has no room in 64 bits.
+        whole = all(it is None or (float(it).is_integer() and abs(it) < 2**63) for it in values)
+        if name in counted and whole:  # from the values: 2**53 + 1 is no float
+            frame[name] = pandas.array([None if it is None else int(it) for it in values], dtype="Int64")
         else:
-            table[name] = values
-    frame = pandas.DataFrame(table)
+            frame[name] = pandas.array([math.nan if it is None else it for it in values], dtype="float64")
     frame.attrs["unreadable"] = sorted(name for names in unread.values() for name in names)
     return frame
 
 
-def _numbers(values: list[Any], *, counted: bool) -> Any:
-    """A column of numbers: whole ones where all are, from the values: 2**53 + 1 is no float."""
-    import pandas
-
-    # A record of others may have half a parameter, or one that has no room in 64 bits.
-    if counted and all(_fits(it) and (it is None or float(it).is_integer()) for it in values):
-        return pandas.array([None if value is None else int(value) for value in values], dtype="Int64")
-    return pandas.array([math.nan if value is None else float(value) for value in values], dtype="float64")
-
-
-def _fits(value: float | None) -> bool:
-    return value is None or -(2**63) <= value < 2**63
-
-
-def _flat(record: Record, left_out: Collection[str]) -> dict[str, Any]:
-    document = {key: _plain(getattr(record, key)) for key in Record.model_fields if key not in left_out}
+def _flat(record: Record, keys: Iterable[str]) -> dict[str, Any]:
+    document = {key: _plain(getattr(record, key)) for key in keys}
     document |= {"may_be_ranked": record.may_be_ranked, "reference": reference_of(record)}
-    parts = {key: document.pop(key) for key in CHOICES}
-    if "environment" in document:
-        parts["environment.versions"] = document["environment"].pop("versions")
-        parts["environment"] = document.pop("environment")
+    parts = {key: document.pop(key) for key in (*CHOICES, "environment")}
+    parts["environment.versions"] = parts["environment"].pop("versions")
     metrics = document.pop("metrics")
-    document |= {f"{key}_per_task": document.pop(key) for key in PER_TASK}
+    document |= {f"{key}_per_task": document.pop(key) for key in _PER_TASK}
     document |= {_column(key): value for key, value in metrics.items()}
     return document | {f"{part}.{key}": value for part, values in parts.items() for key, value in values.items()}
 
@@ -450,4 +415,4 @@ def _plain(value: Any) -> Any:
 
 
 def _column(metric: str) -> str:
-    return f"metrics.{metric}" if metric in Record.model_fields and metric not in PER_TASK else metric
+    return f"metrics.{metric}" if metric in Record.model_fields and metric not in _PER_TASK else metric

@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
@@ -15,11 +15,10 @@ from seu_bench.config.options import flattened
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
 from seu_bench.metrics import entry, task_forgetting
-from seu_bench.results.code import learner_code
-from seu_bench.results.labels import canonical, components, protocol_layer
+from seu_bench.results.labels import adjective, canonical, components, other_overrides, protocol_layer, with_scenario
 from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.metric import UNITS, Metric
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, learner_code
 from seu_bench.results.record_metrics import (
     EVALUATION,
     METRICS,
@@ -29,7 +28,6 @@ from seu_bench.results.record_metrics import (
     measured_rows,
 )
 from seu_bench.results.reference_rows import format_seeds
-from seu_bench.results.scenarios import adjective, other_overrides, with_scenario
 from seu_bench.results.statistics import (
     PairedDifference,
     RankComparison,
@@ -69,7 +67,7 @@ class Comparison:
     settings: Mapping[str, tuple[str | None, str | None]]
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         parts = {name: getattr(self, name) for name in ("same_order", "tasks", "metrics", "settings")}
         return {"runs": [self.one.run_id, self.other.run_id], **parts}
 
@@ -119,15 +117,14 @@ def _sides(*pair: float | None) -> Sides:
 
 
 def _incomparable(one: Record, other: Record) -> list[str]:
+    if one.scenario != other.scenario:
+        both = f"one is {adjective(one.scenario)} and the other {adjective(other.scenario)}"
+        return [f"{both}: accuracies answer different questions"]
     faults = [
         f"{name.replace('_', ' ')} {getattr(one, name)!r} and {getattr(other, name)!r}"[:300]
         for name in _PLACE
         if getattr(one, name) != getattr(other, name)
     ]
-    if one.scenario != other.scenario:
-        both = f"one is {adjective(one.scenario)} and the other {adjective(other.scenario)}"
-        # Their data differ in any case: the fingerprint is of the stream as well.
-        return [f"{both}: accuracies answer different questions", *[it for it in faults if "fingerprint" not in it]]
     if sorted(one.task_order) != sorted(other.task_order):
         faults.append(f"tasks {sorted(one.task_order)!r} and {sorted(other.task_order)!r}"[:300])
     if not faults and not one.data_fingerprint:
@@ -161,11 +158,9 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
 def _flat_settings(record: Record) -> dict[str, str]:
     document = record.model_dump(mode="json")
     del document["environment"]["threads"]  # the run's own are what decides
-    named = (
-        *("strategy", "searcher", "creator", "seed", "precision", "threads", "attach"),
-        *("status", "task_order", "options", "environment"),
-    )
+    named = ("strategy", "seed", "precision", "threads", "attach", "status", "task_order", "options", "environment")
     sections = {
+        **{name: document[name] for name in named},
         "searcher": record.searcher_options,
         "creator": record.creator_options,
         "benchmark": other_overrides(record),
@@ -173,30 +168,31 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "code": {f"{it.kind} {it.name}": str(it) for it in record.code},
         "earlier code": {f"{it.kind} {it.name}": str(it) for it in record.earlier_code},
     }
-    found = [*flattened({name: document[name] for name in named}), *flattened(sections)]
+    found = [("searcher", record.searcher), ("creator", record.creator), *flattened(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
 
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Configurations of one leaderboard, each compared with the first over the seeds that both have."""
+    """Configurations of one leaderboard, each compared with the first over the seeds that both have.
+
+    ``metrics`` are the differences of each other one to the first, one family, by the metric's id.
+    """
 
     one: Row
     others: tuple[Row, ...]
-    metrics: Mapping[str, tuple[PairedDifference, ...]]  # by id, of each other one to the first, in one family
+    metrics: Mapping[str, tuple[PairedDifference, ...]]
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "first": self.one.configuration,
-            "others": [
-                {
-                    "configuration": other.configuration,
-                    "metrics": {name: found[place].document() for name, found in self.metrics.items()},
-                }
-                for place, other in enumerate(self.others)
-            ],
-        }
+        """Return plain values, for JSON."""
+        others = [
+            {
+                "configuration": other.configuration,
+                "metrics": {name: found[place].document() for name, found in self.metrics.items()},
+            }
+            for place, other in enumerate(self.others)
+        ]
+        return {"first": self.one.configuration, "others": others}
 
 
 def compare_over_seeds(
@@ -227,14 +223,14 @@ def compare_over_seeds(
 
 def difference_cells(found: PairedDifference, metric: Metric) -> tuple[str, str, str, str, str]:
     """Format a difference of a metric by :data:`HEADINGS`, in the unit of its column; ``-``: unknown."""
-    own, corrected, interval = found.summary, found.corrected, "-"
-    if own is not None and own.low is not None and own.high is not None:
-        interval = f"{_signed(own.low, metric)} to {_signed(own.high, metric)}"
+    p_holm, interval = found.p_holm, "-"
+    if found.low is not None and found.high is not None:
+        interval = f"{_signed(found.low, metric)} to {_signed(found.high, metric)}"
     return (
-        "-" if own is None else _signed(own.mean, metric),
+        "-" if found.mean is None else _signed(found.mean, metric),
         interval,
-        "-" if found.effect is None else f"{found.effect:+.2f}",
-        "-" if corrected is None else f"{corrected:.4f}" if corrected >= 1e-4 else "<0.0001",
+        "-" if found.hedges_g is None else f"{found.hedges_g:+.2f}",
+        "-" if p_holm is None else f"{p_holm:.4f}" if p_holm >= 1e-4 else "<0.0001",
         found.verdict,
     )
 
@@ -246,26 +242,32 @@ def _signed(value: float, metric: Metric) -> str:
 
 #: Of more benchmarks those with the most records are considered.
 _MOST_BENCHMARKS: Final = 10
-#: Kind and name of a component.
-_Part: TypeAlias = tuple[str, str | None]
 #: Name with submitter; and the options in which it is not as its protocol, or its tuning, has it.
 _Key: TypeAlias = tuple[str, str]
+#: Options that protocols or tunings choose, by the kind and name of the component.
+_Chosen: TypeAlias = Mapping[tuple[str, str | None], Set[str]]
 
 
 @dataclass(frozen=True)
 class BenchmarkComparison:
     """Configurations that were run on all of several benchmarks.
 
-    ``excluded`` are the learners that are not on all of them, or have too few seeds in common with the others there.
+    Attributes:
+        metric: what they are ranked by, in its mean over the seeds that all have.
+        boards: one for each benchmark.
+        rows: by configuration, on each of the boards.
+        seeds: on each of the boards, those that all configurations have.
+        means: over these seeds, by benchmark and configuration.
+        excluded: learners that are not on all of them, or have too few seeds in common with the others there.
     """
 
     protocol: str
     scenario: Scenario
-    metric: str  # what they are ranked by, in its mean over the seeds that all have
-    boards: tuple[Leaderboard, ...]  # one for each benchmark
-    rows: Mapping[str, tuple[Row, ...]]  # by configuration, on each of the boards
-    seeds: tuple[frozenset[int], ...]  # on each of the boards, those that all configurations have
-    means: Mapping[str, Mapping[str, float]]  # over these seeds, by benchmark and configuration
+    metric: str
+    boards: tuple[Leaderboard, ...]
+    rows: Mapping[str, tuple[Row, ...]]
+    seeds: tuple[frozenset[int], ...]
+    means: Mapping[str, Mapping[str, float]]
     ranks: RankComparison
     excluded: tuple[str, ...]
 
@@ -285,11 +287,10 @@ class BenchmarkComparison:
         return found
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         place = {"protocol": self.protocol, "scenario": self.scenario}
         seeds = {board.benchmark: sorted(found) for board, found in zip(self.boards, self.seeds, strict=True)}
-        document = {**place, "metric": self.metric, "seeds": seeds, **self.ranks.document()}
-        return document | {"excluded": list(self.excluded)}
+        return {**place, "metric": self.metric, "seeds": seeds, **asdict(self.ranks), "excluded": self.excluded}
 
 
 def compare_over_benchmarks(
@@ -318,11 +319,11 @@ def compare_over_benchmarks(
 
 
 def _compared(boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]) -> BenchmarkComparison | None:
-    chosen_options: dict[_Part, set[str]] = defaultdict(set)
+    options: dict[tuple[str, str | None], set[str]] = defaultdict(set)
     for row in (row for board in boards for row in board.rows):
         for part in components(row.record):
-            chosen_options[part].update(protocol_layer(row.record, *part))
-    tables = {board: _by_key(board, chosen_options, metric) for board in boards}
+            options[part].update(protocol_layer(row.record, *part))
+    tables = {board: _by_key(board, options, metric) for board in boards}
     largest = max(_tables(tables), key=lambda found: (len(found[0]) * len(found[1]), len(found[0])), default=None)
     if largest is None:
         return None
@@ -364,7 +365,7 @@ def _tables(tables: Mapping[Leaderboard, Mapping[_Key, Row]]) -> Iterator[tuple[
                 yield list(chosen), keys
 
 
-def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -> dict[_Key, Row]:
+def _by_key(board: Leaderboard, chosen: _Chosen, metric: str) -> dict[_Key, Row]:
     """The learners in which the metric was measured, with enough seeds in common, where a key is unique."""
     rows = [(_key(row.record, chosen), row) for row in board.learners if row.mean(metric) is not None]
     number = Counter(key for key, _ in rows)
@@ -372,7 +373,7 @@ def _by_key(board: Leaderboard, chosen: Mapping[_Part, Set[str]], metric: str) -
     return {key: unique[key] for key in on_common_seeds({key: row.values(metric) for key, row in unique.items()})}
 
 
-def _key(record: Record, chosen: Mapping[_Part, Set[str]]) -> _Key:
+def _key(record: Record, chosen: _Chosen) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
     own: list[Any] = [other_overrides(record), record.precision, record.threads, record.attach, learner_code(record)]
     for part, (_, options) in components(record).items():
@@ -384,5 +385,4 @@ def _key(record: Record, chosen: Mapping[_Part, Set[str]]) -> _Key:
                 if value is not None and (value != layer[key] if key in layer else key not in chosen[part])
             }
         )
-    name = " + ".join(filter(None, (record.strategy, record.searcher, record.creator)))
-    return name + (f" by {record.submitter}" if record.submitter else ""), canonical(own)
+    return record.learner + (f" by {record.submitter}" if record.submitter else ""), canonical(own)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from seu_bench.results.labels import definition
 from seu_bench.results.leaderboard import (
     FRONT,
     REFERENCE,
@@ -21,7 +22,6 @@ from seu_bench.results.leaderboard import (
     named,
 )
 from seu_bench.results.metric import Metric
-from seu_bench.results.scenarios import definition
 from seu_bench.results.statistics import FEWEST_PAIRS, LEVEL, SampleSummary
 from seu_bench.utils.text import escape_latex, escape_markdown, printable, spreadsheet_cell
 

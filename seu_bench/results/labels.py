@@ -1,27 +1,53 @@
-"""Labels of configurations, reasons why a record is not ranked, and what a table says of all of its rows."""
+"""Records in words: labels of configurations, scenarios, why a record is not ranked, what all rows have in common."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
+from seu_bench.config.benchmark import PLACES
 from seu_bench.config.options import format_option, split_by_prefix
-from seu_bench.results.code import learner_code_text
-from seu_bench.results.record import image_budget
-from seu_bench.results.scenarios import other_overrides
+from seu_bench.config.streams import Scenario, titled
+from seu_bench.results.record import image_budget, learner_code_text
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
-#: Prefix of options in a label, and what those have in common whose options are compared.
-_Group: TypeAlias = tuple[str, str, str | None]
 #: Prefixes of options by the kind of their component, and sections of a protocol that decide what nobody set.
 _PREFIXES: Final = {"strategies": "", "searchers": "searcher", "creators": "creator"}
 _SECTIONS: Final = {"strategies": ("training", "model"), "searchers": ("search",), "creators": ("creation",)}
 #: Options that are a number of images.
 _BUDGETS: Final = ("memory", "mem_size")
+#: Keys of a benchmark that decide no result of it: the scenario, which is told elsewhere, and where its data lie.
+_NO_OVERRIDES: Final = re.compile(rf"stream\.scenario|datasets\.[^.]+\.(?:{'|'.join(PLACES)})")
+_SCENARIOS: Final[Mapping[Scenario, str]] = {
+    "task": "the task of a test image is known, and the answer is one of its classes",
+    "class": "the task of a test image is not known, and the answer is a class of any task learned so far",
+    "domain": "the task of a test image is not known, and the answer is one of the classes that all tasks share",
+}
+
+
+def adjective(scenario: Scenario) -> str:
+    """Return what streams of a scenario are called, e.g. ``class-incremental``."""
+    return f"{scenario}-incremental"
+
+
+def with_scenario(text: str, scenario: Scenario) -> str:
+    """Return a text, and behind it what streams of the scenario are called where that is not ``task``."""
+    return text if scenario == "task" else f"{text}, {adjective(scenario)}"
+
+
+def definition(scenario: Scenario) -> str:
+    """Return what streams of a scenario are called, and what it means."""
+    return f"{adjective(scenario)}: {_SCENARIOS[scenario]}"
+
+
+def benchmark_title(record: Record) -> str:
+    """Return the name of a record's benchmark, with the scenario where that is neither ``task`` nor in the name."""
+    return titled(record.benchmark, record.scenario)
 
 
 def why_not_ranked(record: Record) -> str | None:
@@ -38,7 +64,7 @@ def why_not_ranked(record: Record) -> str | None:
         "a task has one class only, and is 100 % by construction": record.has_one_class_task,
         "no data fingerprint": not record.data_fingerprint,
     }
-    return "; ".join(reason for reason, holds in reasons.items() if holds) or "it may not be ranked"
+    return "; ".join(reason for reason, holds in reasons.items() if holds)
 
 
 def canonical(value: Any) -> str:
@@ -46,9 +72,45 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+def as_mapping(value: Any) -> dict[Any, Any]:
+    """Return a section of a record, which may hold anything; empty where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
 def protocol_settings(record: Record) -> dict[str, Any]:
     """Return the protocol's settings without its options by strategy, which are in the record's own options."""
     return {key: value for key, value in record.protocol_settings.items() if key not in _PREFIXES}
+
+
+def other_overrides(record: Record) -> dict[str, Any]:
+    """Return what a run changed in its benchmark besides its scenario and where its data lie."""
+    return {key: it for key, it in record.benchmark_overrides.items() if not _NO_OVERRIDES.fullmatch(key)}
+
+
+def named_overrides(record: Record) -> dict[str, Any]:
+    """Return :func:`other_overrides`, groups of classes by name where known."""
+    overrides = other_overrides(record)
+    groups = overrides.get("stream.groups")
+    names = dict(zip(record.task_order, record.task_class_names, strict=False))
+    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
+        return overrides
+    named = [list(names.get(index, ())) for index in range(len(groups))]
+    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
+
+
+def components(record: Record) -> dict[tuple[str, str | None], tuple[str, Mapping[str, Any]]]:
+    """Return the prefix of the options of strategy, searcher and creator, and these, by kind and name."""
+    return {
+        ("strategies", record.strategy): ("", record.options),
+        ("searchers", record.searcher): ("searcher.", record.searcher_options),
+        ("creators", record.creator): ("creator.", record.creator_options),
+    }
+
+
+def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any]:
+    """Return the options that a record's protocol, or its tuning, chose for a strategy, searcher or creator."""
+    tuned = split_by_prefix(record.tuned.options)[_PREFIXES[kind]] if record.tuned else {}
+    return as_mapping(as_mapping(record.protocol_settings.get(kind)).get(name)) | tuned
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
@@ -59,7 +121,7 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
     where it differs at all.
     """
     parts = [_parts(record) for record in records]
-    values: dict[tuple[_Group, str], list[str]] = defaultdict(list)
+    values: dict[tuple[Any, str], list[str]] = defaultdict(list)
     for group, own in (item for choices in parts for item in choices.items()):
         for key, value in own.items():
             values[group, key].append(canonical(value))
@@ -81,12 +143,21 @@ def configuration_labels(records: Sequence[Record]) -> list[str]:
         shown += [f"{budget} images"] if budget is not None else []
         shown += [f"{key}={format_option(value)}" for key, value in _other_changes(record).items()]
         if (certainty := record.options.get("infer_task")) and record.scenario != "task":
-            inferred = f"infer_task={certainty}"  # it learned the same as with task labels, and answers otherwise
-            shown += [] if inferred in shown else [inferred]
-        name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-        name = f"{name} ({', '.join(shown)})" if shown else name
-        labels.append(name if record.submitter is None else f"{name} by {record.submitter}")
+            shown.append(f"infer_task={certainty}")  # it learned the same as with task labels, and answers otherwise
+        label = f"{record.learner} ({', '.join(dict.fromkeys(shown))})" if shown else record.learner
+        labels.append(label if record.submitter is None else f"{label} by {record.submitter}")
     return labels
+
+
+def _parts(record: Record) -> dict[tuple[str, str, str | None], Mapping[str, Any]]:
+    """Options by their prefix and by what those have in common whose options are compared."""
+    return {
+        ("", record.strategy, None): record.options,
+        ("searcher.", record.strategy, record.searcher): record.searcher_options,
+        ("creator.", record.strategy, record.creator): record.creator_options,
+        ("protocol.", canonical(other_overrides(record)), None): protocol_settings(record),
+        ("", record.learner, "code"): {"code": learner_code_text(record)},
+    }
 
 
 def changed_options(record: Record) -> dict[str, Any]:
@@ -95,7 +166,7 @@ def changed_options(record: Record) -> dict[str, Any]:
     """
     given, found = record.given_options, {}
     for (kind, part), (prefix, options) in components(record).items():
-        sections = [_mapping(record.protocol_settings.get(section)) for section in _SECTIONS[kind]]
+        sections = [as_mapping(record.protocol_settings.get(section)) for section in _SECTIONS[kind]]
         decided = {key: value for section in sections for key, value in section.items() if value is not None}
         decided |= protocol_layer(record, kind, part)
         for key, value in options.items():
@@ -103,6 +174,14 @@ def changed_options(record: Record) -> dict[str, Any]:
             if is_own and value is not None and value != decided.get(key):
                 found[f"{prefix}{key}"] = value
     return found
+
+
+def _other_changes(record: Record) -> dict[str, Any]:
+    """Changes that a label always names: of one record alone nothing else says them."""
+    found = {f"benchmark.{key}": value for key, value in sorted(named_overrides(record).items())}
+    found |= {"attach": ",".join(record.attach)} if record.attach else {}
+    found |= {"precision": record.precision} if record.precision != "float32" else {}
+    return found | ({"threads": record.threads} if record.threads != 1 else {})
 
 
 def shared_changes(records: Sequence[Record]) -> dict[str, Any]:
@@ -123,54 +202,3 @@ def unequal_budgets(records: Iterable[Record]) -> tuple[int, ...]:
     """Return the different numbers of images that records keep; empty where they are all the same."""
     found = sorted({budget for record in records if (budget := image_budget(record)) is not None})
     return tuple(found) if len(found) > 1 else ()
-
-
-def components(record: Record) -> dict[tuple[str, str | None], tuple[str, Mapping[str, Any]]]:
-    """Return the prefix of the options of strategy, searcher and creator, and these, by kind and name."""
-    return {
-        ("strategies", record.strategy): ("", record.options),
-        ("searchers", record.searcher): ("searcher.", record.searcher_options),
-        ("creators", record.creator): ("creator.", record.creator_options),
-    }
-
-
-def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any]:
-    """Return the options that a record's protocol, or its tuning, chose for a strategy, searcher or creator."""
-    tuned = split_by_prefix(record.tuned.options)[_PREFIXES[kind]] if record.tuned else {}
-    return _mapping(_mapping(record.protocol_settings.get(kind)).get(name)) | tuned
-
-
-def _mapping(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def named_overrides(record: Record) -> dict[str, Any]:
-    """Return the overrides of a record's benchmark but for the scenario; groups of classes by name where known."""
-    overrides = other_overrides(record)
-    groups = overrides.get("stream.groups")
-    names = dict(zip(record.task_order, record.task_class_names, strict=False))
-    if not isinstance(groups, list | tuple) or not all(isinstance(group, list | tuple) for group in groups):
-        return overrides
-    named = [list(names.get(index, ())) for index in range(len(groups))]
-    return overrides | ({"stream.groups": named} if [*map(len, named)] == [*map(len, groups)] else {})
-
-
-def _other_changes(record: Record) -> dict[str, Any]:
-    """Changes that a label always names: of one record alone nothing else says them."""
-    found = {f"benchmark.{key}": value for key, value in sorted(named_overrides(record).items())}
-    found |= {"attach": ",".join(record.attach)} if record.attach else {}
-    found |= {"precision": record.precision} if record.precision != "float32" else {}
-    return found | ({"threads": record.threads} if record.threads != 1 else {})
-
-
-def _parts(record: Record) -> dict[_Group, Mapping[str, Any]]:
-    overrides = canonical(other_overrides(record))
-    return {
-        ("", record.strategy, None): record.options,
-        ("searcher.", record.strategy, record.searcher): record.searcher_options,
-        ("creator.", record.strategy, record.creator): record.creator_options,
-        ("protocol.", overrides, None): protocol_settings(record),
-        ("", " + ".join(map(str, (record.strategy, record.searcher, record.creator))), "code"): {
-            "code": learner_code_text(record)
-        },
-    }

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.streams import Scenario
 from seu_bench.errors import OptionError
-from seu_bench.results.code import metric_code
+from seu_bench.results.labels import with_scenario
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, TuningRecord, metric_code
 from seu_bench.results.record_metrics import METRICS, known_metric
-from seu_bench.results.record_parts import TuningRecord
 from seu_bench.results.reference_rows import MissingReferences, format_seeds, reference_of
-from seu_bench.results.scenarios import with_scenario
 from seu_bench.results.statistics import (
     PairedDifference,
     SampleSummary,
@@ -53,6 +51,7 @@ SHORT_NAMES: Final = {"params": "params_total", "memory": "memory_bytes", "secon
 #: Before the rank of a row on the front; in place of that of a reference; behind the label of a tuned row; behind the
 #: number of seeds of a row that lacks some.
 FRONT, REFERENCE, TUNED, FEW_SEEDS = "● ", "○ ", " †", " ‡"
+_SUMMARY: Final = ("mean", "std", "low", "high")
 
 #: Standing of a row in a column: ``best``, or whether its difference to that one is significant.
 Standing: TypeAlias = Literal["best"] | Verdict
@@ -62,13 +61,21 @@ MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A configuration over its seeds."""
+    """A configuration over its seeds.
 
-    number: int  # from 1, in the whole leaderboard: a name for the row, and no rank
-    configuration: str  # the label, unique among the rows
-    runs: Mapping[int, Record] = field(repr=False)  # by seed, in the order of seeds
-    rank: int | None = None  # by accuracy among all learners; None: a reference, not measured, or too few seeds
-    on_front: bool = False  # whether no other learner is as accurate and smaller, or as small and more accurate
+    Attributes:
+        number: from 1, in the whole leaderboard: a name for the row, and no rank.
+        configuration: the label, unique among the rows.
+        runs: by seed, in the order of seeds.
+        rank: by accuracy among all learners; ``None``: a reference, not measured, or too few seeds.
+        on_front: whether no other learner is as accurate and smaller, or as small and more accurate.
+    """
+
+    number: int
+    configuration: str
+    runs: Mapping[int, Record] = field(repr=False)
+    rank: int | None = None
+    on_front: bool = False
     _summaries: dict[str, SampleSummary | None] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -115,8 +122,7 @@ class Row:
         return found.mean if found else None
 
     def document(self, metrics: Iterable[str]) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        parts = ("mean", "std", "low", "high")
+        """Return plain values, for JSON."""
         return {
             "rank": self.rank,
             "row": self.number,
@@ -125,7 +131,7 @@ class Row:
             "configuration": self.configuration,
             **{key: getattr(self.record, key) for key in ("strategy", "searcher", "creator", *CHOICES)},
             "run_ids": {str(seed): run_id for seed, run_id in self.run_ids.items()},
-            "metrics": {name: {part: getattr(self.summary(name), part, None) for part in parts} for name in metrics},
+            "metrics": {name: {part: getattr(self.summary(name), part, None) for part in _SUMMARY} for name in metrics},
             "tunings": [
                 {**tuning.model_dump(mode="json"), "image_passes_per_run": tuning.image_passes / runs}
                 for tuning, runs in self.tunings.items()
@@ -135,25 +141,37 @@ class Row:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """The records of one benchmark, version, scenario, protocol and data fingerprint."""
+    """The records of one benchmark, version, scenario, protocol and data fingerprint.
+
+    Attributes:
+        name: of its files, without extension.
+        records: that were counted.
+        excluded: which records were not counted and why, one line for each reason.
+        rows: by accuracy; references last.
+        columns: metrics shown, by id.
+        size: the metric of size of the front.
+        unranked: why its records are never ranked: nothing is compared then, and no file written.
+        views: why only some of the rows are here, one line for each reason.
+        changed: options changed from the protocol, the same in all rows that have them.
+        budgets: images kept in memory, where they are not the same for all that keep some.
+    """
 
     benchmark: str
     benchmark_version: int
     scenario: Scenario
     protocol: str
     data_fingerprint: str
-    name: str  # of its files, without extension
-    records: int  # that were counted
-    excluded: tuple[str, ...]  # which records were not counted and why, one line for each reason
-    rows: tuple[Row, ...]  # by accuracy; references last
-    columns: Mapping[str, Metric]  # shown, by id
-    size: str  # the metric of size of the front
-    fingerprints: int = 1  # leaderboards that differ from this one in nothing but the data fingerprint, and it
+    name: str
+    records: int
+    excluded: tuple[str, ...]
+    rows: tuple[Row, ...]
+    columns: Mapping[str, Metric]
+    size: str
     missing: MissingReferences | None = None
-    unranked: str | None = None  # why its records are never ranked: nothing is compared then, and no file written
-    views: tuple[str, ...] = ()  # why only some of the rows are here, one line for each reason
-    changed: Mapping[str, Any] = field(default_factory=dict)  # from the protocol, the same in all rows that have it
-    budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
+    unranked: str | None = None
+    views: tuple[str, ...] = ()
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    budgets: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"Leaderboard({self.title!r}, {len(self.rows)} rows)"
@@ -201,21 +219,21 @@ class Leaderboard:
         return found
 
     def first(self, most: int | None) -> tuple[Row, ...]:
-        """The first ``most`` learners, ``None`` for all, and every reference."""
+        """Return the first ``most`` learners, ``None`` for all, and every reference."""
         return (*self.learners[:most], *self.references)
 
     def heading(self, metric: str) -> str:
-        """Heading of a metric's column, with its unit."""
+        """Return the heading of a metric's column, with its unit."""
         return self.columns[metric].column or metric
 
     def standings(self, metric: str) -> list[Standing | None]:
-        """Standing of each row in a column; ``None`` for references, and where it is not :data:`COMPARED`."""
+        """Return each row's standing in a column; ``None`` for references, and where it is not :data:`COMPARED`."""
         best, others = self.beside_best(metric) if metric in COMPARED else (None, {})
         said: dict[Row, Standing] = {row: found.verdict for row, found in others.items()}
         return ["best" if row is best else said.get(row) for row in self.rows]
 
     def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
-        """The best learner in a column, where any is ranked, and the differences of the others to it, one family."""
+        """Return the best learner, where any is ranked, and the differences of the others to it, one family."""
         rows = [row for row in self.learners if row.mean(metric) is not None and self.unranked is None]
         if not rows:
             return None, {}
@@ -225,12 +243,14 @@ class Leaderboard:
         found = compare_paired([(row.values(metric), best.values(metric)) for row in others])
         return best, dict(zip(others, found, strict=True))
 
-    def narrowed(self, rows: Iterable[Row], reason: str) -> Leaderboard:
-        """Select rows for a ``reason``; numbers, ranks and front stay those of the whole leaderboard."""
-        return replace(self, rows=tuple(rows), views=(*self.views, reason))
+    def view(self, rows: Iterable[Row], what: str) -> Leaderboard:
+        """Select or order rows, and say ``what`` was done; numbers, ranks and front are those of the whole."""
+        rows = tuple(rows)
+        gone = [row.configuration for row in self.rows if row not in rows]
+        return replace(self, rows=rows, views=(*self.views, f"{what}{_excluded(gone)}"))
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         names = (*PLACE, "changed", "records", "size", "unranked", "views", "excluded")
         standings = {name: self.standings(name) for name in COMPARED}
         rows = [
@@ -241,7 +261,7 @@ class Leaderboard:
         return {**{name: getattr(self, name) for name in names}, "missing_references": missing, "rows": rows}
 
     def table(self) -> list[dict[str, Any]]:
-        """One flat dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
+        """Return one flat dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
         Beside the place, rank and configuration these have, for each of :attr:`columns`, ``<metric>_mean``, ``_std``,
         ``_low`` and ``_high`` (95 % confidence interval of the mean; ``None``: not measured for every seed), for each
@@ -266,20 +286,16 @@ class Leaderboard:
         ]
 
     def cells(self, metrics: Iterable[str] | None = None, most: int | None = None) -> list[list[str]]:
-        """Rows of text: rank, configuration, seeds, mean ± standard deviation of the metrics; not escaped.
+        """Return rows of text: rank, configuration, seeds, mean ± standard deviation of the metrics; not escaped.
 
         ``most`` is the number of learners shown; every reference is.
         """
-        shown = {
-            row: [
-                REFERENCE.strip()
-                if row.reference is not None
-                else (FRONT if row.on_front else "") + f"{row.rank or '-'}",
-                row.configuration + (TUNED if row.tunings else ""),
-                f"{row.seeds}{FEW_SEEDS if self.lacks_seeds(row) else ''}",
-            ]
-            for row in self.rows
-        }
+        shown = {}
+        for row in self.rows:
+            rank = (FRONT if row.on_front else "") + f"{row.rank or '-'}"
+            label = row.configuration + (TUNED if row.tunings else "")
+            seeds = f"{row.seeds}{FEW_SEEDS if self.lacks_seeds(row) else ''}"
+            shown[row] = [rank if row.reference is None else REFERENCE.strip(), label, seeds]
         for name in metrics if metrics is not None else self.columns:
             for row, standing in zip(self.rows, self.standings(name), strict=True):
                 text = mean_and_deviation(self.columns[name], row.summary(name))
@@ -297,16 +313,13 @@ class Leaderboards(tuple[Leaderboard, ...]):
 
     excluded: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"Leaderboards({list(self)!r})"
-
     @property
     def frame(self) -> pandas.DataFrame:
         """A row for each configuration of each leaderboard (:meth:`Leaderboard.table`)."""
         import pandas
 
         frame = pandas.DataFrame([row for board in self for row in board.table()])
-        numbers = [name for name in frame.columns if name.endswith(("_mean", "_std", "_low", "_high"))]
+        numbers = [name for name in frame.columns if name.endswith(tuple(f"_{part}" for part in _SUMMARY))]
         return frame.astype(dict.fromkeys(numbers, "float64"))
 
     def _repr_html_(self) -> str:
@@ -331,6 +344,10 @@ def named(names: Sequence[str]) -> str:
     """The first names and how many more there are, on one line."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(map(printable, names[:5]))}{more}"
+
+
+def _excluded(names: Sequence[str]) -> str:
+    return f": {count(len(names), 'row')} excluded ({named(names)})" if names else ""
 
 
 def size_axis(rows: Sequence[Row]) -> str:
@@ -360,7 +377,7 @@ def rank_rows(rows: Iterable[Row]) -> dict[Row, int | None]:
     return dict(zip(measured, rank_by_common_seeds([row.values(ACCURACY) for row in measured]), strict=True))
 
 
-def by_metric(rows: Iterable[Row], name: str, metric: Metric) -> list[Row]:
+def _by_metric(rows: Iterable[Row], name: str, metric: Metric) -> list[Row]:
     """Order rows by their means of a metric, the best, or else the lowest, first; references last."""
     sign = -1 if metric.higher_is_better else 1
     means = {row: row.mean(name) for row in rows}
@@ -375,51 +392,8 @@ def ordered(rows: Sequence[Row], *, ranked: bool = True) -> tuple[Row, ...]:
     first = sorted(rows, key=lambda row: (row not in front, row.configuration))
     return tuple(
         replace(row, number=number, rank=ranks.get(row), on_front=row in front)
-        for number, row in enumerate(by_metric(first, ACCURACY, METRICS[ACCURACY]), 1)
+        for number, row in enumerate(_by_metric(first, ACCURACY, METRICS[ACCURACY]), 1)
     )
-
-
-def within_budget(
-    board: Leaderboard, budgets: Mapping[str, float], metrics: Mapping[str, Metric] = METRICS
-) -> Leaderboard:
-    """Keep rows whose means are measured and at most ``budgets``, limits by metric in the units of records."""
-    for name, limit in budgets.items():
-        metric = metrics[name]
-        means = {row: mean for row in board.rows if (mean := row.mean(name)) is not None}
-        above = [f"{row.configuration}: {metric.format_cell(mean)}" for row, mean in means.items() if mean > limit]
-        reason = f"{metric.column or name} at most {metric.format_cell(limit)}"
-        reason += f": {count(len(above), 'row')} excluded, above ({named(above)})" if above else ": no row is above"
-        kept = [row for row, mean in means.items() if mean <= limit]
-        board = board.narrowed(kept, reason + _unmeasured(board, list(means)))
-    return board
-
-
-def pareto_front(board: Leaderboard, axes: Sequence[str] = (), metrics: Mapping[str, Metric] = METRICS) -> Leaderboard:
-    """Keep the Pareto-optimal rows in the means of ``axes``, by default accuracy and size, and references."""
-    axes = axes or (ACCURACY, size_axis(board.rows))
-    rows = [row for row in board.rows if all(row.mean(axis) is not None for axis in axes)]
-    learners = [row for row in rows if row.reference is None]
-    front = not_dominated(learners, axes, metrics)
-    directions = [
-        f"{metrics[axis].column or axis} ({'higher' if metrics[axis].higher_is_better else 'lower'} is better)"
-        for axis in axes
-    ]
-    left_out = count(len(learners) - len(front), "dominated row")
-    reason = f"Pareto front of {' and '.join(directions)}: {left_out} excluded"
-    kept = [row for row in rows if row.reference is not None or row in front]
-    return board.narrowed(kept, reason + _unmeasured(board, rows))
-
-
-def in_order_of(board: Leaderboard, name: str, metrics: Mapping[str, Metric] = METRICS) -> Leaderboard:
-    """Order the rows by their means of a metric, the best first; those for which it was not measured come last."""
-    metric = metrics[name]
-    best = "the highest" if metric.higher_is_better else "the lowest"
-    return board.narrowed(by_metric(board.rows, name, metric), f"sorted by {metric.column or name}, {best} first")
-
-
-def _unmeasured(board: Leaderboard, measured: Sequence[Row]) -> str:
-    names = [row.configuration for row in board.rows if row not in measured]
-    return f"; {count(len(names), 'row')} excluded, not measured ({named(names)})" if names else ""
 
 
 def parse_metric(option: str, text: str, metrics: Mapping[str, Metric] = METRICS) -> str:
@@ -442,24 +416,24 @@ def parse_view(
     """Parse what is to be shown of leaderboards, to a function that makes this view of one.
 
     Args:
-        budgets: limits such as ``params=5e6,macs=1e9`` of metrics that should be low; of several the lowest counts.
-        pareto: only the front in these metrics, such as ``acc,params_total``; in accuracy and size where it is empty.
-        sort: the metric to sort by.
+        budgets: limits such as ``params=5e6,macs=1e9``, in the units of records, of metrics that should be low; rows
+            that are above or were not measured are excluded.
+        pareto: only the front in these metrics, such as ``acc,params_total``, and references; in accuracy and size
+            where it is empty.
+        sort: the metric to sort by, the best first.
         metrics: those known.
     """
     low = {name: metric for name, metric in metrics.items() if metric.higher_is_better is False}
     limits: dict[str, float] = {}
-    for name, _, number in (part.partition("=") for text in budgets for part in text.split(",")):
+    for text in (part for given in budgets for part in given.split(",")):
+        name, _, number = text.partition("=")
         metric = parse_metric("--budget", name, low)
         try:
-            limit = float(number)
+            limits[metric] = min(float(number), limits.get(metric, math.inf))
         except ValueError:
-            limit = math.nan
-        if not 0 < limit < math.inf:
-            raise OptionError(
-                f"--budget {name}={number}: {number!r} is no positive number", remedy=f"give one such as {name}=5e6"
-            )
-        limits[metric] = min(limit, limits.get(metric, math.inf))
+            limits[metric] = math.nan
+        if not 0 < limits[metric] < math.inf:
+            raise OptionError(f"--budget {text}: it is no positive number", remedy=f"give one such as {name}=5e6")
     directed = {name: metric for name, metric in metrics.items() if metric.higher_is_better is not None}
     axes = [parse_metric("--pareto", name, directed) for name in pareto.split(",")] if pareto else []
     if axes and (len(axes) < 2 or len(set(axes)) < len(axes)):
@@ -467,8 +441,18 @@ def parse_view(
     by = parse_metric("--sort", sort, metrics) if sort is not None else None
 
     def view(board: Leaderboard) -> Leaderboard:
-        board = within_budget(board, limits, metrics)
-        board = pareto_front(board, axes, metrics) if pareto is not None else board
-        return in_order_of(board, by, metrics) if by is not None else board
+        for name, limit in limits.items():
+            kept = [row for row in board.rows if (mean := row.mean(name)) is not None and mean <= limit]
+            metric = metrics[name]
+            board = board.view(kept, f"{metric.column or name} at most {metric.format_cell(limit)}")
+        if pareto is not None:
+            names = axes or [ACCURACY, size_axis(board.rows)]
+            front = not_dominated(board.learners, names, metrics)
+            kept = [row for row in board.rows if row.reference is not None or row in front]
+            board = board.view(kept, f"Pareto front of {' and '.join(metrics[name].column or name for name in names)}")
+        if by is not None:
+            rows = _by_metric(board.rows, by, metrics[by])
+            board = board.view(rows, f"sorted by {metrics[by].column or by}, the best first")
+        return board
 
     return view

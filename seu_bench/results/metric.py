@@ -66,8 +66,8 @@ class Metric:
         machine_dependent: whether it may differ between two runs of one seed on one machine: times, memory.
         from_record: whether ``compute`` gives the same value whenever it is called; if not, ``verify`` and loggers
             leave it out.
-        relative: gives the value from a record and its reference; only leaderboards and ``load_records`` know that
-            one, and they hand over records without stages, genotypes and environment.
+        relative: gives the value from a record and its reference, both without stages, genotypes and environment; only
+            leaderboards and ``load_records`` know that one.
         reference: the run that it is relative to: one trained ``jointly``, on the whole stream at once, or ``apart``,
             with a network for each task.
 

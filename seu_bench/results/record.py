@@ -9,31 +9,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from seu_bench.config.matched import Matched
-from seu_bench.config.run import MOST_THREADS, Evaluation, Precision
+from seu_bench.config.options import format_errors
+from seu_bench.config.run import MOST_THREADS, Evaluation, Matched, Precision
 from seu_bench.config.streams import Scenario
-from seu_bench.config.validation_errors import format_errors
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
-from seu_bench.results.record_parts import (
-    CodeRecord,
-    Count,
-    Document,
-    Environment,
-    FileName,
-    Integer,
-    Measurement,
-    Seconds,
-    StabilityRecord,
-    TaskInput,
-    TuningRecord,
-)
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.notebook import matrix_table, values_table
 from seu_bench.utils.reading import read_file
@@ -48,9 +34,112 @@ LARGEST: Final = 2**27
 #: Strategies whose budget of images was called ``mem_size``, and those that were given it per task.
 _MEM_SIZE: Final = ("er_ace", "gdumb", "mir", "replay")
 _PER_TASK: Final = ("agem", "gem")
+#: Kinds of code that learn, and those of which the run id has all that decides.
+_LEARNERS: Final = ("strategy", "searcher", "creator", "backbone", "attached plugin")
+FILES: Final = ("benchmark", "benchmark file")
 
+#: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
+FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
+#: Integers that tables and other programs can hold. A record of a stranger may have a number of any length.
+Integer: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
+Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
+
+
+class Document(BaseModel):
+    """Part of a record. Unknown keys, of a later version, are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Environment(Document):
+    """Device, versions and platform of a run; ``compile``: units were to be compiled, which rounds otherwise."""
+
+    versions: dict[str, str] = Field(default_factory=dict)
+    device: str = "cpu"
+    git_revision: str | None = None
+    platform: str = ""
+    threads: Integer | None = None
+    compile: bool = False
+
+
+class CodeRecord(Document):
+    """Code that a run used and that is not part of seu-bench, or its benchmark's file.
+
+    Attributes:
+        kind: what it was used as: ``strategy``, ``searcher``, ``creator``, ``backbone``, ``data set``, ``metric``,
+            ``benchmark``, ``attached plugin``, ``attached metric``; ``benchmark file`` for one given by its path.
+        name: registered name, or name of the file.
+        package, version: that it was installed with; ``None``: it was not installed.
+        sha256: of its source, or of the benchmark's file; ``None``: that could not be read.
+    """
+
+    kind: str
+    name: str
+    package: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The digest of its source; where that is not known, package and version."""
+        return self.sha256 or f"{self.package} {self.version}"
+
+    def __str__(self) -> str:
+        digest = "source unknown" if self.sha256 is None else self.sha256[:10]
+        return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
+
+
+class TaskInput(Document):
+    """What makes the network's input of a task's images: padding, background, normalisation, order of the pixels.
+
+    Attributes:
+        shape: channels, height and width of an image of the data set, which has 8 bits.
+        pad: zero pixels that are added on each side.
+        background: colour in [0, 1] that zero stands for; ``None``: grey images stay grey.
+        mean, std: of each channel, of pixels in [0, 1], or one for all.
+        permutation_seed: of the order of the pixels of an input; ``None``: as they are.
+    """
+
+    shape: tuple[Integer, Integer, Integer]
+    pad: Count
+    background: tuple[Measurement, ...] | None
+    mean: tuple[Measurement, ...]
+    std: tuple[Measurement, ...]
+    permutation_seed: Integer | None
+
+
+class StabilityRecord(Document):
+    """Stability of SGD on a quadratic penalty: learning rate of the first epoch times the largest second derivative,
+    and ``2 (1 + momentum)``, beyond which it diverges along that direction."""
+
+    value: Measurement
+    bound: Measurement
+
+
+class TuningRecord(Document):
+    """The tuning that chose options of a run: its file, how and on which seeds, what it chose, and its cost.
+
+    ``options`` have keys as of ``-o``; costs that were not measured are ``None``.
+    """
+
+    id: FileName
+    sha256: str
+    method: str
+    seeds: tuple[Integer, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict)
+    runs: Count
+    image_passes: Count
+    cpu_seconds: Seconds | None = None
+    flops: Count | None = None
+
+    def __hash__(self) -> int:
+        """By the file, which says all else: options may be lists."""
+        return hash((self.id, self.sha256))
 
 
 class StageRecord(Document):
@@ -60,9 +149,9 @@ class StageRecord(Document):
         seconds, cpu_seconds: wall clock, and of all threads of the process.
         image_passes: images passed forward, whether to train or to evaluate.
         flops: floating-point operations of convolutions and matrix products, forward and backward.
-        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``, in [0, 1].
+        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``.
         stability: of a quadratic penalty that the stage trained with.
-        chance_share: of the rewards of a search or creation, those that guessing would reach, in [0, 1].
+        chance_share: of the rewards of a search or creation, those that guessing would reach.
         losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; empty where there is none.
     """
 
@@ -73,9 +162,9 @@ class StageRecord(Document):
     image_passes: Count
     cpu_seconds: Seconds | None = None
     flops: Count | None = None
-    clipped_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    clipped_share: Share | None = None
     stability: StabilityRecord | None = None
-    chance_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    chance_share: Share | None = None
     losses: tuple[Measurement | None, ...] = ()
     accuracies: tuple[Measurement | None, ...] = ()
 
@@ -198,6 +287,11 @@ class Record(Versioned):
         is_real = not self.synthetic and not self.has_one_class_task
         return self.status == "finished" and self.ranked and is_real and is_whole
 
+    @property
+    def learner(self) -> str:
+        """Names of strategy, searcher and creator."""
+        return " + ".join(name for name in (self.strategy, self.searcher, self.creator) if name)
+
     def class_name(self, task: int, place: int) -> str:
         """Return the name of a class by its place among a task's; the place where the record has no name."""
         names = dict(enumerate(dict(enumerate(self.task_class_names)).get(task, ())))
@@ -241,27 +335,23 @@ def record_path(results: Path, run_id: str) -> Path:
 
 def write_record(results: Path, record: Record) -> Path:
     """Write a record, completely or not at all."""
-    path = record_path(results, record.run_id)
-    write_atomic(path, record_text(record))
+    write_atomic(path := record_path(results, record.run_id), record_text(record))
     return path
 
 
 def record_text(record: Record) -> str:
-    """A record as it is written."""
+    """Return a record as it is written."""
     return json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 
 
 def record_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a record's document, as JSON, sorted and without blanks, without its own ``record_sha256``."""
+    """Compute the SHA-256 of a record's document, as sorted JSON without blanks and its own ``record_sha256``."""
     rest = {key: value for key, value in document.items() if key != "record_sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def read_record(path: Path) -> Record:
-    """Read one record.
-
-    Args:
-        path: the file, or the run's folder.
+    """Read one record from its file, or its run's folder.
 
     Raises:
         NewerRecordError: a later version of seu-bench wrote it.
@@ -286,10 +376,9 @@ def parse_record(content: str | bytes, where: str) -> Record:
         faults = format_errors(error)
         with contextlib.suppress(ValidationError):  # a later version may mean something else by a key
             found = Versioned.model_validate_json(content)
-    version = SCHEMA_VERSION if found is None else found.schema_version
-    if version > SCHEMA_VERSION:
+    if found is not None and found.schema_version > SCHEMA_VERSION:
         raise NewerRecordError(
-            f"the record was written by a later version of seu-bench: its schema version is {version}, "
+            f"the record was written by a later version of seu-bench: its schema version is {found.schema_version}, "
             f"and those up to {SCHEMA_VERSION} are known here",
             where=where,
             remedy="update seu-bench, or choose another folder with --results",
@@ -308,11 +397,10 @@ def _with_present_names(record: Record) -> Record:
     updates: dict[str, Any] = {}
     if "mem_size" in record.options and record.strategy in _MEM_SIZE:
         updates["options"] = _with_memory(record.options)
-        settings = record.protocol_settings
-        strategies = settings.get("strategies")
+        strategies = record.protocol_settings.get("strategies")
         if isinstance(strategies, dict) and isinstance(own := strategies.get(record.strategy), dict):
             renamed = {"strategies": strategies | {record.strategy: _with_memory(own)}}
-            updates["protocol_settings"] = {**settings, **renamed}
+            updates["protocol_settings"] = record.protocol_settings | renamed
     elif record.strategy in _PER_TASK and "memory" not in record.options:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
@@ -340,5 +428,59 @@ def image_budget(record: Record) -> int | None:
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
     """Return the error of a record that cannot be read."""
     remedy = "see that the file is there and may be read by you"
-    reason = getattr(error, "strerror", None) or error
-    return ResultsError(f"the record cannot be read: {reason}", where=str(file), remedy=remedy)
+    return ResultsError(
+        f"the record cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file), remedy=remedy
+    )
+
+
+def differing_code(
+    recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]
+) -> list[tuple[CodeRecord, CodeRecord | None]]:
+    """Return what a record names and is other code at present, with that; ``None``: it is seu-bench's own.
+
+    Metrics that are not there, and files of benchmarks, whose run id has all that decides, do not count.
+    """
+    here = {(code.kind, code.name): code for code in present}
+    pairs = [(code, here.get((code.kind, code.name))) for code in recorded if code.kind not in FILES]
+    return [
+        (code, other)
+        for code, other in pairs
+        if (code.kind != "metric" if other is None else code.identity != other.identity)
+    ]
+
+
+def code_fault(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]) -> str | None:
+    """Say that a run was made with other code than the present, with both; ``None``: it was not, or is not known."""
+    pairs = [
+        f"{code.kind} {code.name!r} of {code}, here {other or 'part of seu-bench'}"
+        for code, other in differing_code(recorded, present)
+    ]
+    return f"the run was made with other code: {'; '.join(pairs)}" if pairs else None
+
+
+def refuse_other_code(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord], where: str) -> None:
+    """Refuse a run that was made with other code than the present with a ResultsError that has both."""
+    if (fault := code_fault(recorded, present)) is not None:
+        remedy = "make it again with --restart, or accept it as it is with --accept-code"
+        raise ResultsError(fault, where=where, remedy=remedy)
+
+
+def learner_code(record: Record) -> list[list[str]]:
+    """Return the code of what learned as plain values that are equal where it is: other code is another row."""
+    parts = (("", record.code), ("earlier ", record.earlier_code))
+    found = ((when, code) for when, codes in parts for code in codes if code.kind in _LEARNERS)
+    return sorted([when + code.kind, code.name, code.identity] for when, code in found)
+
+
+def learner_code_text(record: Record) -> str | None:
+    """Name the code of what learned; ``None``: it is part of seu-bench, or the record is an older one."""
+    now, before = (
+        " + ".join(dict.fromkeys(str(code) for code in codes if code.kind in _LEARNERS))
+        for codes in (record.code, record.earlier_code)
+    )
+    return (f"{now} after {before}" if before else now) or None
+
+
+def metric_code(record: Record, metric: str) -> str | None:
+    """Return the identity of the code that computed a metric of a plugin; ``None``: core's, or not known."""
+    return next((code.identity for code in record.code if (code.kind, code.name) == ("metric", metric)), None)

@@ -1,8 +1,7 @@
 """Records of a results folder: read, found by name, and packed into one file.
 
 A results folder holds records in ``runs/<run id>/record.json``, in ``records.jsonl``, or in both. The latter has one
-compact record per line and is made by :func:`pack_records`, for publishing records without their runs' folders.
-Where both have a run, its folder wins: it was run again below published records.
+compact record per line, for publishing records without their runs' folders. Where both have a run, its folder wins.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import (
@@ -38,6 +37,8 @@ DETAILS: Final[dict[str, Any]] = {
     **dict.fromkeys(("stages", "task_images", "task_class_counts", "task_inputs", "earlier_environments"), ()),
     **dict.fromkeys(("genotypes", "paths", "choices", "unit_tasks")),
 }
+#: A record, or why it cannot be read.
+_Item: TypeAlias = Record | ResultsError
 
 
 def require_records(results: Path) -> None:
@@ -65,24 +66,22 @@ def read_records(results: Path, *, details: bool = True) -> Iterator[Record | Re
     Raises:
         ResultsError: the folder of runs itself cannot be read.
     """
-    left_out = {} if details else DETAILS
+    for item in _items(results):
+        yield item if details or not isinstance(item, Record) else item.model_copy(update=DETAILS)
+
+
+def _items(results: Path) -> Iterator[_Item]:
     for reader in entry_points(group=READERS):
         if os.path.lexists(results / reader.name):
-            yield from (_without(left_out, item) for item in reader.load()(results))
+            yield from reader.load()(results)
             return
     seen = set()
     for folder in list_folder(runs_folder(results)):
         item = record_in(folder)
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
-            yield _without(left_out, item)
-    for item in packed_records(results):
-        if not isinstance(item, Record) or item.run_id not in seen:
-            yield _without(left_out, item)
-
-
-def _without(left_out: dict[str, Any], item: Record | ResultsError) -> Record | ResultsError:
-    return item.model_copy(update=left_out) if isinstance(item, Record) and left_out else item
+            yield item
+    yield from (item for _, item in _packed(results) if not isinstance(item, Record) or item.run_id not in seen)
 
 
 def record_in(folder: Path) -> Record | ResultsError | None:
@@ -99,8 +98,8 @@ def record_in(folder: Path) -> Record | ResultsError | None:
         return error if os.path.lexists(file) else None  # removed meanwhile
 
 
-def packed_records(results: Path) -> Iterator[Record | ResultsError]:
-    """Read the records of ``records.jsonl``; each line that cannot be read is an error."""
+def _packed(results: Path) -> Iterator[tuple[bytes, _Item]]:
+    """The lines of ``records.jsonl`` and their records; each that cannot be read is an error."""
     path, places = results / PACKED_NAME, dict[str, str]()
     try:
         if not path.is_file():
@@ -109,15 +108,15 @@ def packed_records(results: Path) -> Iterator[Record | ResultsError]:
         with open_file(path) as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield _on_line(line, f"{path}, line {number}", places)
+                    yield line, _on_line(line, f"{path}, line {number}", places)
     except OSError as error:
-        yield unreadable(path, error)
+        yield b"", unreadable(path, error)
     except ResultsError as error:
-        yield error
+        yield b"", error
 
 
-def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | ResultsError:
-    """The record on a line, or its error; the line is added to the ``places`` of runs."""
+def _on_line(line: bytes, where: str, places: dict[str, str]) -> _Item:
+    """The record on a line, which is added to the ``places`` of runs."""
     try:
         record = parse_record(line, where)
     except ResultsError as error:
@@ -133,43 +132,48 @@ def _on_line(line: bytes, where: str, places: dict[str, str]) -> Record | Result
 
 
 def pack_records(results: Path) -> Path:
-    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids.
+    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids, and return that file.
 
     Runs' folders stay as they are: what else they hold is not packed. Records that the file has already stay in it.
-
-    Returns:
-        The file.
 
     Raises:
         ResultsError: a record cannot be read, or the file cannot be written. Nothing was changed.
     """
-    _require_readable(read_records(results))
-    path = results / PACKED_NAME
-    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
-    documents = _packed_documents(path)
-    for name in _run_names(results):
-        document = json.loads(read_file(record_path(results, name)))
-        documents[document["run_id"]] = document
+    documents = _packed_documents(results)
+    for folder in list_folder(runs_folder(results)):
+        if (item := record_in(folder)) is not None:
+            run_id = _required(item).run_id
+            documents[run_id] = json.loads(read_file(folder / RECORD_NAME))
     lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
-    write_atomic(path, "".join(f"{line}\n" for line in lines))
+    write_atomic(path := results / PACKED_NAME, "".join(f"{line}\n" for line in lines))
     return path
 
 
 def unpack_records(results: Path) -> None:
-    """Write each record of ``records.jsonl`` to a run's folder, and remove the file.
-
-    Runs that are complete are then skipped by ``seu-bench run`` and ``seu-bench sweep``. A run that has a folder keeps
-    the record there.
+    """Write each record of ``records.jsonl`` to a run's folder, unless it has one, and remove the file.
 
     Raises:
         ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
     """
-    _require_readable(packed_records(results))
-    path = results / PACKED_NAME
-    for run_id, document in _packed_documents(path).items():
+    for run_id, document in _packed_documents(results).items():
         if not (place := record_path(results, run_id)).exists():
             write_atomic(place, _text(document))
-    path.unlink(missing_ok=True)
+    (results / PACKED_NAME).unlink(missing_ok=True)
+
+
+def _packed_documents(results: Path) -> dict[str, dict[str, Any]]:
+    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
+    return {_required(item).run_id: json.loads(line) for line, item in _packed(results)}
+
+
+def _required(item: _Item) -> Record:
+    if isinstance(item, ResultsError):
+        raise item
+    return item
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def find_record(results: Path, name: str) -> Record:
@@ -178,37 +182,32 @@ def find_record(results: Path, name: str) -> Record:
     Raises:
         ResultsError: none or several fit.
     """
-    return _found(results, name)[0]
+    found = _find(results, name)
+    return read_record(found) if isinstance(found, Path) else parse_record(found, str(results / PACKED_NAME))
 
 
 def record_document(results: Path, name: str) -> str:
     """Return the JSON of a record as its file has it, with keys that this version does not know.
 
-    A packed record has the form in which :func:`unpack_records` would write it. Arguments and errors are those of
-    :func:`find_record`.
+    A packed record has the form of :func:`unpack_records`. Arguments and errors are those of :func:`find_record`.
     """
-    record, folder = _found(results, name)
-    if folder is None:
-        return _text(_packed_documents(results / PACKED_NAME)[record.run_id])
-    return read_file(folder / RECORD_NAME, LARGEST).decode("utf-8")
+    found = _find(results, name)
+    return read_file(found / RECORD_NAME, LARGEST).decode() if isinstance(found, Path) else _text(json.loads(found))
 
 
 def find_run(results: Path, name: str) -> Path:
     """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
-    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, set(_run_names(results))))
+    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
 
 
-def _found(results: Path, name: str) -> tuple[Record, Path | None]:
-    """The record that ``name`` means, and its run's folder; ``None``: it is packed."""
+def _find(results: Path, name: str) -> Path | bytes:
+    """The folder of the run that ``name`` means, or the line on which it is packed."""
     if own := _own_folder(name):
-        return read_record(own), own
-    packed = {item.run_id: item for item in packed_records(results) if isinstance(item, Record)}
+        return own
+    packed = {item.run_id: line for line, item in _packed(results) if isinstance(item, Record)}
     folders = _run_names(results)
-    run_id = _match(results, name, {*folders, *packed})
-    if run_id not in folders:
-        return packed[run_id], None
-    folder = _checked(runs_folder(results) / run_id)
-    return read_record(folder), folder
+    run_id = _match(results, name, folders | packed.keys())
+    return _checked(runs_folder(results) / run_id) if run_id in folders else packed[run_id]
 
 
 def _match(results: Path, name: str, known: set[str]) -> str:
@@ -234,9 +233,9 @@ def _own_folder(name: str) -> Path | None:
         return None
 
 
-def _run_names(results: Path) -> list[str]:
+def _run_names(results: Path) -> set[str]:
     """Names of the runs' folders that have a record."""
-    return [folder.name for folder in list_folder(runs_folder(results)) if os.path.lexists(folder / RECORD_NAME)]
+    return {folder.name for folder in list_folder(runs_folder(results)) if os.path.lexists(folder / RECORD_NAME)}
 
 
 def _checked(folder: Path) -> Path:
@@ -244,27 +243,3 @@ def _checked(folder: Path) -> Path:
     for path in (folder, folder / RECORD_NAME):
         refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")
     return folder
-
-
-def _require_readable(items: Iterator[Record | ResultsError]) -> None:
-    for item in items:
-        if isinstance(item, ResultsError):
-            raise item
-
-
-def _packed_documents(path: Path) -> dict[str, dict[str, Any]]:
-    """The documents of a ``records.jsonl`` by run id; none where there is no file. Lines of no record are left out."""
-    lines = [line for line in read_file(path).split(b"\n") if line.strip()] if path.exists() else []
-    found = {}
-    for line in lines:
-        try:
-            document = json.loads(line)
-            found[document["run_id"]] = document
-        except (ValueError, TypeError, LookupError):
-            continue
-    return found
-
-
-def _text(document: dict[str, Any]) -> str:
-    # The document as it is: its digest would not be that of a record of this version.
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"

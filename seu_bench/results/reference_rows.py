@@ -38,10 +38,8 @@ def reference_of(record: Record) -> str | None:
 
     On the backbone ``linear`` tasks share no weight, whatever the strategy.
     """
-    if record.reference:
-        return record.reference
-    name = " + ".join(part for part in (record.strategy, record.searcher, record.creator) if part)
-    return REFERENCE_ROWS.get("linear" if record.options.get("backbone") == "linear" else name)
+    name = "linear" if record.options.get("backbone") == "linear" else record.learner
+    return record.reference or REFERENCE_ROWS.get(name)
 
 
 class MissingReferences(NamedTuple):
@@ -59,9 +57,9 @@ def missing_references(records: Sequence[Record], results: Path | None = None) -
         results: the folder that they are in, for the command; ``None``: it is not the reader's own.
     """
     there = {reference_of(record) for record in records}
-    wanted = REQUIRED if records and records[0].scenario == "task" else WITHOUT_TASKS
+    wanted = REQUIRED if records[0].scenario == "task" else WITHOUT_TASKS
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
-    if not records or not missing:
+    if not missing:
         return None
     # What only some have makes no difference to the data, or else they would be of other data.
     common = {

@@ -1,8 +1,7 @@
 """Statistics over seeds and over benchmarks: the one place where a difference is called significant.
 
-Over seeds: paired t-tests with Holm's correction (:func:`compare_paired`). Over benchmarks: average ranks, Friedman's
-test and Holm's post hoc (:func:`compare_ranks`), after J. Demsar, "Statistical Comparisons of Classifiers over Multiple
-Data Sets", JMLR 7, 2006. :func:`judge` has the last word in both.
+Over seeds: paired t-tests with Holm's correction. Over benchmarks: average ranks, Friedman's test and Holm's post hoc,
+after J. Demsar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 #: Differences are tested at this level, two-sided; confidence intervals hold the rest.
@@ -20,11 +19,9 @@ LEVEL: Final = 0.05
 #: With fewer pairs nothing is said: two of them have one degree of freedom.
 FEWEST_PAIRS: Final = 3
 #: With fewer benchmarks, or fewer configurations, nothing is tested.
-FEWEST_BENCHMARKS: Final = 3
-FEWEST_CONFIGURATIONS: Final = 3
+FEWEST_BENCHMARKS, FEWEST_CONFIGURATIONS = 3, 3
 #: Differences of so many units in the last place, and means of accuracies and scores that differ by less, are rounding.
-_ROUNDING: Final = 8 * sys.float_info.epsilon
-_EQUAL_MEANS: Final = 1e-12
+_ROUNDING, _EQUAL_MEANS = 8 * sys.float_info.epsilon, 1e-12
 
 #: Whether a difference is significant after Holm's correction.
 Verdict: TypeAlias = Literal["significant", "not significant", "too few seeds", "too few benchmarks"]
@@ -35,10 +32,9 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True)
 class SampleSummary:
-    """A sample's summary.
+    """A sample's mean, standard deviation (n - 1), and 95 % confidence interval of the mean by Student's t.
 
-    ``std`` is the sample standard deviation (n - 1), ``low`` and ``high`` the 95 % confidence interval of the mean by
-    Student's t; ``None`` for one value, and where they are no finite numbers.
+    ``None``: of one value, or no finite number.
     """
 
     number: int
@@ -84,49 +80,32 @@ def _t_quantile(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The differences of two samples, the first less the second, on the seeds that both have."""
+    """The differences of two samples, the first less the second, on the seeds that both have.
 
-    by_seed: BySeed
-    p_value: float | None = None  # of the two-sided paired t-test
-    corrected: float | None = None  # by Holm's method; None with fewer than FEWEST_PAIRS pairs
-    comparisons: int = 0  # that were corrected for
+    Attributes:
+        pairs: number of seeds that both have.
+        mean, std, low, high: as in :class:`SampleSummary`.
+        hedges_g: Cohen's d_z without its bias in few pairs; ``None`` for too few, or equal ones.
+        p_value: of the two-sided paired t-test.
+        p_holm: corrected by Holm's method for the ``comparisons`` of the family; ``None`` for too few pairs.
+        by_seed: the differences.
+    """
 
-    @property
-    def pairs(self) -> int:
-        """Number of seeds that both samples have."""
-        return len(self.by_seed)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the difference is significant."""
-        return judge(self.corrected)
-
-    @cached_property
-    def summary(self) -> SampleSummary | None:
-        """Mean, deviation and 95 % interval of the differences; ``None`` without a pair."""
-        return summarize(list(self.by_seed.values()))
-
-    @cached_property
-    def effect(self) -> float | None:
-        """Hedges' g of the pairs: Cohen's d_z without its bias in few pairs; ``None`` for too few, or equal ones."""
-        found = self.summary
-        if self.pairs < FEWEST_PAIRS or found is None or not found.std:
-            return None
-        half = (found.number - 1) / 2
-        unbiased = math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
-        return unbiased * found.mean / found.std
+    pairs: int
+    mean: float | None
+    std: float | None
+    low: float | None
+    high: float | None
+    hedges_g: float | None
+    p_value: float | None
+    p_holm: float | None
+    comparisons: int
+    verdict: Verdict
+    by_seed: BySeed = field(repr=False)
 
     def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "pairs": self.pairs,
-            **{part: getattr(self.summary, part, None) for part in ("mean", "std", "low", "high")},
-            "hedges_g": self.effect,
-            "p_value": self.p_value,
-            "p_holm": self.corrected,
-            "comparisons": self.comparisons,
-            "verdict": self.verdict,
-        }
+        """Return plain values, for JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "by_seed"}
 
 
 def compare_paired(family: Sequence[tuple[BySeed, BySeed]]) -> list[PairedDifference]:
@@ -144,24 +123,37 @@ def compare_paired(family: Sequence[tuple[BySeed, BySeed]]) -> list[PairedDiffer
         ['significant', 'not significant']
     """
     differences = [_differences(one, other) for one, other in family]
-    p_values = [paired_p_value(one, other) for one, other in family]
+    p_values = [_p_value(found) for found in differences]
     tested = {
         place: p_value
         for place, p_value in enumerate(p_values)
         if p_value is not None and len(differences[place]) >= FEWEST_PAIRS
     }
     corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-    return [
-        PairedDifference(by_seed, p_values[place], corrected.get(place), len(tested))
-        for place, by_seed in enumerate(differences)
-    ]
+    found = []
+    for place, by_seed in enumerate(differences):
+        own, p_holm = summarize(list(by_seed.values())), corrected.get(place)
+        mean, std, low, high = (getattr(own, part, None) for part in ("mean", "std", "low", "high"))
+        p_values_and_verdict = (p_values[place], p_holm, len(tested), judge(p_holm, "seeds"))
+        found.append(
+            PairedDifference(len(by_seed), mean, std, low, high, _hedges_g(own), *p_values_and_verdict, by_seed)
+        )
+    return found
 
 
-def judge(corrected: float | None, of: Literal["seeds", "benchmarks"] = "seeds") -> Verdict:
+def _hedges_g(found: SampleSummary | None) -> float | None:
+    if found is None or found.number < FEWEST_PAIRS or not found.std:
+        return None
+    half = (found.number - 1) / 2
+    unbiased = math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
+    return unbiased * found.mean / found.std
+
+
+def judge(p_holm: float | None, of: Literal["seeds", "benchmarks"]) -> Verdict:
     """Say what a p value after Holm's correction means; ``None``: there were too few seeds, or benchmarks, to test."""
-    if corrected is None:
+    if p_holm is None:
         return "too few seeds" if of == "seeds" else "too few benchmarks"
-    return "significant" if corrected < LEVEL else "not significant"
+    return "significant" if p_holm < LEVEL else "not significant"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -179,14 +171,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def paired_p_value(one: BySeed, other: BySeed) -> float | None:
-    """Compute the two-sided p value of the paired t-test over common seeds; not corrected.
-
-    A seed fixes order, split and first weights of a run for all strategies: runs of one seed are no independent
-    samples. The value is 0 if the samples differ by the same on every seed, 1 if they are equal on every seed; ``None``
-    where fewer than two seeds are common.
-    """
-    found = summarize(list(_differences(one, other).values()))
+def _p_value(differences: BySeed) -> float | None:
+    """The two-sided p value of the paired t-test: 0 if all differ by the same, 1 if all are equal."""
+    found = summarize(list(differences.values()))
     if found is None or found.std is None:
         return None
     if found.std == 0:
@@ -198,6 +185,7 @@ def paired_p_value(one: BySeed, other: BySeed) -> float | None:
 
 
 def _differences(one: BySeed, other: BySeed) -> dict[int, float]:
+    """Differences on common seeds, which fix order, split and first weights; those that only rounding makes are one."""
     common = sorted(one.keys() & other.keys())
     found = {seed: one[seed] - other[seed] for seed in common}
     summary = summarize(list(found.values()))
@@ -255,56 +243,41 @@ def on_common_seeds(samples: Mapping[_Key, BySeed]) -> dict[_Key, dict[int, floa
 
 @dataclass(frozen=True)
 class AverageRank:
-    """A configuration's average rank over benchmarks, 1 for the best on all of them; ties share their ranks.
+    """A configuration's average rank over benchmarks, and its ranks by benchmark; 1 is the best, ties share theirs.
 
-    ``corrected`` and ``verdict`` are of its difference to the control; ``None`` for that one.
+    ``p_holm`` and ``verdict`` are of its difference to the control; ``None`` for that one.
     """
 
     configuration: str
-    mean: float
-    ranks: Mapping[str, float]  # by benchmark
-    corrected: float | None  # p value after Holm's correction; None where nothing was tested, too
+    average_rank: float
+    ranks: Mapping[str, float]
+    p_holm: float | None
     verdict: Verdict | None
 
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Configurations compared over benchmarks."""
+    """Configurations compared over benchmarks, the best average rank first.
+
+    Attributes:
+        control: configuration that the others are compared with.
+        friedman_chi_squared, friedman_p_value: corrected for ties; ``None`` where nothing was tested.
+        critical_difference: Bonferroni-Dunn's. Holm's correction rejects what differs by more, and may reject more.
+    """
 
     benchmarks: tuple[str, ...]
-    rows: tuple[AverageRank, ...]  # the best average rank first
-    control: str  # that the others are compared with
-    statistic: float | None  # Friedman's chi-squared, corrected for ties; None where nothing was tested
-    p_value: float | None
-    critical_difference: float  # Bonferroni-Dunn's. Holm's correction rejects what differs by more, and may reject more
-
-    def document(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "benchmarks": list(self.benchmarks),
-            "control": self.control,
-            "friedman_chi_squared": self.statistic,
-            "friedman_p_value": self.p_value,
-            "critical_difference": self.critical_difference,
-            "rows": [
-                {
-                    "configuration": row.configuration,
-                    "average_rank": row.mean,
-                    "ranks": dict(row.ranks),
-                    "p_holm": row.corrected,
-                    "verdict": row.verdict,
-                }
-                for row in self.rows
-            ],
-        }
+    control: str
+    friedman_chi_squared: float | None
+    friedman_p_value: float | None
+    critical_difference: float
+    rows: tuple[AverageRank, ...]
 
 
 def compare_ranks(values: Mapping[str, Mapping[str, float]], *, higher_is_better: bool = True) -> RankComparison:
     """Rank configurations on each benchmark, and compare their average ranks with the best one, the control.
 
     Only where Friedman's test rejects can a difference be significant. The difference of two average ranks of k
-    configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``. A block is a benchmark:
-    its seeds are no independent data sets.
+    configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``.
 
     Args:
         values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
@@ -318,7 +291,7 @@ def compare_ranks(values: Mapping[str, Mapping[str, float]], *, higher_is_better
 
     Example:
         >>> values = {name: {"a": 0.9, "b": 0.8, "c": 0.7} for name in ("one", "two", "three", "four")}
-        >>> [(row.configuration, row.mean, row.verdict) for row in compare_ranks(values).rows]
+        >>> [(row.configuration, row.average_rank, row.verdict) for row in compare_ranks(values).rows]
         [('a', 1.0, None), ('b', 2.0, 'not significant'), ('c', 3.0, 'significant')]
     """
     import numpy as np
@@ -331,29 +304,23 @@ def compare_ranks(values: Mapping[str, Mapping[str, float]], *, higher_is_better
     table = np.array([[row[name] for name in names] for row in values.values()], dtype=float)
     ranks = rankdata(-table if higher_is_better else table, axis=1)
     means = dict(zip(names, ranks.mean(axis=0).tolist(), strict=True))
-    first = min(names, key=lambda name: means[name])
+    control = min(names, key=lambda name: means[name])
     count, blocks = len(names), len(values)
     error = math.sqrt(count * (count + 1) / (6 * blocks))
-    others = [name for name in names if name != first]
+    others = [name for name in names if name != control]
     statistic = p_value = None
-    corrected: dict[str, float] = {}
+    p_holm: dict[str, float] = {}
     if blocks >= FEWEST_BENCHMARKS and count >= FEWEST_CONFIGURATIONS:
         statistic, p_value = 0.0, 1.0
         if (ranks != ranks[:, :1]).any():  # where all are equal on every benchmark SciPy divides by zero
             statistic, p_value = map(float, friedmanchisquare(*ranks.T))
-        post_hoc = holm([float(2 * ndtr(-abs(means[name] - means[first]) / error)) for name in others])
+        post_hoc = holm([float(2 * ndtr(-abs(means[name] - means[control]) / error)) for name in others])
         # Without Friedman's rejection nothing is: the post hoc test is its second step.
-        corrected = dict(zip(others, (max(p, p_value) for p in post_hoc), strict=True))
-    rows = [
-        AverageRank(
-            name,
-            means[name],
-            dict(zip(values, ranks[:, place].tolist(), strict=True)),
-            corrected.get(name),
-            None if name == first else judge(corrected.get(name), of="benchmarks"),
-        )
-        for place, name in enumerate(names)
-    ]
+        p_holm = dict(zip(others, (max(p, p_value) for p in post_hoc), strict=True))
+    rows = []
+    for name, own in zip(names, ranks.T.tolist(), strict=True):
+        verdict = None if name == control else judge(p_holm.get(name), "benchmarks")
+        rows.append(AverageRank(name, means[name], dict(zip(values, own, strict=True)), p_holm.get(name), verdict))
     critical = -float(ndtri(LEVEL / (2 * max(1, len(others))))) * error
-    ordered = sorted(rows, key=lambda row: (row.mean, row.configuration))
-    return RankComparison(tuple(values), tuple(ordered), first, statistic, p_value, critical)
+    rows.sort(key=lambda row: (row.average_rank, row.configuration))
+    return RankComparison(tuple(values), control, statistic, p_value, critical, tuple(rows))

@@ -1,12 +1,10 @@
 """Sweeps: many runs, from a grid to records.
 
-- ``spec``: definition of a sweep, from TOML files and options; the last sweep of a results folder
-- ``plan``: jobs of a sweep and their states
-- ``planned``: the jobs of the last sweep or tuning, on disk for whoever watches
-- ``estimate``: estimated time
+- ``spec``, ``tune_spec``: definitions of a sweep and of a tuning, from TOML files and options
+- ``plan``: jobs of a sweep, their states, and how long they will take
 - ``driver``: submits pending jobs to an executor and follows them
-- ``worker``: runs one job, in whichever process
-- ``local``: the executor ``local``, processes of this machine
+- ``tuning``: hyper-parameters chosen by sweeps
+- ``local``: one job in this process; the executor ``local``, processes of this machine
 
 What executors implement is in :mod:`seu_bench.plugin`.
 """
@@ -19,9 +17,8 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .driver import JobResult, SweepResult
-    from .local import with_share
+    from .local import run_job, with_share
     from .spec import SweepSpec
-    from .worker import run_job
 
 __all__ = ["JobResult", "SweepResult", "SweepSpec", "run_job", "with_share"]
 

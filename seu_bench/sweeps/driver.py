@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from seu_bench.config.options import build_options
-from seu_bench.engine.run_progress import RunProgress, read_progress
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import ExitStatus, Interruption, PluginError, ResultsError, SeuBenchError
 from seu_bench.plugin.executors import Ended, Event, Executor, Noticed, Started
@@ -19,12 +16,9 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan
 from seu_bench.sweeps.spec import SweepSpec
-from seu_bench.utils.packages import remedy_for
 
 #: Seconds between two looks at whether the sweep is to stop.
 _LOOK: Final = 0.2
-#: Seconds between two looks at the progress of the running jobs.
-_PROGRESS: Final = 1.0
 #: Seconds that jobs have to stop after a first signal; they need two, and the time of writing a checkpoint.
 GRACE: Final = 60.0
 
@@ -91,56 +85,8 @@ class SweepResult:
         return ExitStatus.DONE if len(self.select("finished")) == len(self.jobs) else ExitStatus.NOT_MET
 
 
-class Progressed(NamedTuple):
-    """Progress of a running job, as its run's folder has it."""
-
-    run_id: str
-    progress: RunProgress
-
-
-class Remaining(NamedTuple):
-    """Estimated seconds until a sweep ends; ``None``: not known yet."""
-
-    seconds: float | None
-
-
-#: Progress of a sweep: events of its jobs, how they ended, why they were asked to stop, and how long it will take.
-SweepReport: TypeAlias = Started | Progressed | Noticed | JobResult | Interruption | Remaining
-
-
-class SweepEstimate:
-    """Estimate of the seconds that jobs take: the mean of the finished ones of a configuration, or else of its kind.
-
-    Args:
-        plan: jobs that are finished already are learned from; ``None``: none.
-    """
-
-    def __init__(self, plan: SweepPlan | None = None) -> None:
-        self._taken: dict[object, list[float]] = {}
-        for job in plan.jobs if plan is not None else ():
-            if job.state == "finished" and job.record is not None:
-                self.learn(job, job.record.seconds)
-
-    def learn(self, job: PlannedJob, seconds: float | None) -> None:
-        """Learn from a job that took so long, or will."""
-        if seconds:
-            for key in (job.configuration.key, job.configuration.kind):
-                self._taken.setdefault(key, []).append(seconds)
-
-    def of_job(self, job: PlannedJob) -> float | None:
-        """Seconds of a job that does not run yet; ``None``: not known yet."""
-        taken = self._taken.get(job.configuration.key) or self._taken.get(job.configuration.kind)
-        return fmean(taken) if taken else None
-
-    def of_all(
-        self, waiting: Iterable[PlannedJob], running: Mapping[str, float | None], slots: int | None
-    ) -> float | None:
-        """Seconds until all are finished, from those left of the running ones; ``None``: not known yet."""
-        seconds = [*map(self.of_job, waiting), *running.values()]
-        known = [value for value in seconds if value is not None]
-        if len(known) < len(seconds) or not slots:
-            return None
-        return max(sum(known) / slots, max(known, default=0.0))
+#: Progress of a sweep: events of its jobs, how they ended, and why they were asked to stop.
+SweepReport: TypeAlias = Started | Noticed | JobResult | Interruption
 
 
 class GuardedExecutor:
@@ -162,11 +108,9 @@ class GuardedExecutor:
             except SeuBenchError:
                 raise
             except Exception as error:
-                raise PluginError(
-                    f"executor {entry.name!r} of package {entry.package} failed in {call}: "
-                    f"{type(error).__name__}: {error}",
-                    remedy=f"choose another with --executor, or {remedy_for(entry.package)}",
-                ) from error
+                owner, said = f"executor {entry.name!r} of package {entry.package}", f"{type(error).__name__}: {error}"
+                remedy = f"choose another with --executor, or report it to the author of {entry.package}"
+                raise PluginError(f"{owner} failed in {call}: {said}", remedy=remedy) from error
 
         with guarded("build"):
             executor: Executor = entry.factory.build(options, spec.device, spec.threads)
@@ -181,7 +125,6 @@ class GuardedExecutor:
 def run_sweep(
     plan: SweepPlan,
     executor: GuardedExecutor,
-    estimate: SweepEstimate,
     notify: Callable[[SweepReport], None],
     stop: StopRequest | None = None,
 ) -> SweepResult:
@@ -193,7 +136,7 @@ def run_sweep(
     Raises:
         PluginError: the executor failed.
     """
-    driver = _Driver(plan, executor, estimate, notify, stop or StopRequest())
+    driver = _Driver(plan, executor, notify, stop or StopRequest())
     with contextlib.closing(executor):
         try:
             interruption = driver.listen()
@@ -206,15 +149,13 @@ def run_sweep(
 class _Driver:
     plan: SweepPlan
     executor: GuardedExecutor
-    estimate: SweepEstimate
     notify: Callable[[SweepReport], None]
     stop: StopRequest
 
     def __post_init__(self) -> None:
         self._pending = {job.run_id: job for job in self.plan.pending}
-        self._remaining: dict[str, float | None] = {}  # seconds, of running jobs
+        self._begun: set[str] = set()
         self._results: dict[str, JobResult] = {}
-        self._looked = float("-inf")
         self._submitted = False
 
     def listen(self) -> Interruption | None:
@@ -231,19 +172,16 @@ class _Driver:
             for event in self.executor.wait(_LOOK):
                 if event.run_id in self._pending:  # not of a job that has ended, or is a stranger's
                     self._handle(self._pending[event.run_id], event)
-            self._look_at_progress()
         return due
 
     def _handle(self, job: PlannedJob, event: Event) -> None:
         if isinstance(event, Ended):
             result = self._results[job.run_id] = self._ended(job, event)
             del self._pending[job.run_id]
-            self._remaining.pop(job.run_id, None)
-            self._looked = float("-inf")
             self.notify(result)
             return
         if isinstance(event, Started):
-            self._remaining[job.run_id] = None
+            self._begun.add(job.run_id)
         self.notify(event)
 
     def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
@@ -252,13 +190,12 @@ class _Driver:
             record = read_record(record_path(self.plan.spec.results, job.run_id))
         except ResultsError as error:
             fault = f"its record is missing: {error}"
-        if event.status == "interrupted" and job.run_id not in self._remaining:
+        if event.status == "interrupted" and job.run_id not in self._begun:
             return JobResult(job, "pending", "", record, made=False)
         if event.status != "finished":
             return JobResult(job, event.status, event.message or "no reason was given", record)
         if record is None or record.status != "finished":
             return JobResult(job, "failed", f"it was reported as finished, but {fault}", record)
-        self.estimate.learn(job, record.seconds)
         return JobResult(job, "finished", "", record)
 
     def result_of(self, job: PlannedJob) -> JobResult:
@@ -267,7 +204,7 @@ class _Driver:
         if job.run_id not in self._pending:
             status: JobStatus = "finished" if job.state == "finished" else "failed"
             return JobResult(job, status, "" if status == "finished" else job.detail, job.record, made=False)
-        began = job.run_id in self._remaining
+        began = job.run_id in self._begun
         if self.executor.detaches and self._submitted:
             # It may have ended since the executor was asked last.
             ended = self._ended(job, Ended(run_id=job.run_id, status="finished"))
@@ -276,15 +213,3 @@ class _Driver:
         if not began:
             return JobResult(job, "pending", "", job.record, made=False)
         return JobResult(job, "interrupted", "it was stopped at once", job.record)
-
-    def _look_at_progress(self) -> None:
-        if time.monotonic() - self._looked < _PROGRESS:
-            return
-        self._looked = time.monotonic()
-        for run_id in self._remaining:
-            progress = read_progress(record_path(self.plan.spec.results, run_id).parent)
-            if progress is not None:
-                self._remaining[run_id] = progress.remaining
-                self.notify(Progressed(run_id, progress))
-        waiting = [job for run_id, job in self._pending.items() if run_id not in self._remaining]
-        self.notify(Remaining(self.estimate.of_all(waiting, self._remaining, self.executor.slots)))

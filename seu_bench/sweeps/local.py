@@ -1,17 +1,20 @@
-"""The executor ``local``: one process per job on this machine, as many at once as there are cores or GPUs.
+"""One job in this process; and the executor ``local``: a process for each job on this machine.
 
 On Linux these processes are forked from a server that has imported torch and Avalanche once for all of them.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import connection
@@ -22,11 +25,12 @@ from typing import Any, Final
 from pydantic import Field
 
 from seu_bench.config.options import Options
+from seu_bench.engine.stopping import StopRequest
+from seu_bench.errors import RunLockedError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Ended, Event, Executor, ExecutorFactory, Job, Started
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import installed_points
-from seu_bench.sweeps.worker import run_in_child
 from seu_bench.utils.hardware import usable_cores
 from seu_bench.utils.text import printable
 
@@ -40,16 +44,14 @@ _PRELOADED: Final = (
     "seu_bench.engine.runner",
     "seu_bench.training.strategy",
     "seu_bench.data.streams",
-    "seu_bench.sweeps.worker",
+    "seu_bench.sweeps.local",
     "sklearn.datasets",
 )
-#: Seconds that jobs have to stop when the driver leaves; they need two and the time of writing a checkpoint.
+#: Seconds that jobs have to stop when the driver leaves.
 _PATIENCE: Final = 10.0
 #: Read when they are imported by libraries beside torch, such as NumPy's; torch is told by the run itself.
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GPUS: Final = "CUDA_VISIBLE_DEVICES"
-#: Exit status that multiprocessing reports where the fork server, which knew it, is gone.
-_UNKNOWN: Final = 255
 
 
 class LocalOptions(Options):
@@ -90,15 +92,9 @@ def visible_gpus(environment: Mapping[str, str], count: int) -> list[str]:
 
 
 def with_share(job: Job, slots: int) -> Job:
-    """Return a job that takes its share of the memory for features of frozen layers.
+    """Return a job that takes its share of the memory for features of frozen layers, beside ``slots`` - 1 others.
 
     Each run by itself would take half of what is free; together they do.
-
-    Args:
-        slots: jobs that share the memory.
-
-    Returns:
-        The job, as it is if it has a share already.
     """
     if slots == 1 or job.request.feature_cache is not None:
         return job
@@ -244,13 +240,73 @@ class _Worker:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             message = f"its process was killed by {name}"
             message += "; perhaps memory was short" if name == "SIGKILL" else ""
-        elif status == _UNKNOWN:
+        elif status == 255:  # of multiprocessing, where the fork server, which knew it, is gone
             message = "worker exited with unknown status"
         else:
             message = f"its process ended with status {status} without a word"
         lines = Path(self._output.name).read_text(encoding="utf-8", errors="replace")[-4000:].splitlines()
         last = next((f": {printable(line)[:500]}" for line in reversed(lines) if line.strip()), "")
         return Ended(run_id=self.run_id, status="lost", message=message + last)
+
+
+def run_job(job: Job, stop: StopRequest | None = None) -> Ended:
+    """Make a run, or resume it, in this process; nothing is raised.
+
+    Args:
+        job: what the driver gave to the executor.
+        stop: whether and when to stop; ``None``: at the end.
+    """
+    from seu_bench.engine.launcher import launch
+
+    try:
+        launch(job.request, stop=stop, run_id=job.run_id)
+    except KeyboardInterrupt as stopped:
+        return Ended(run_id=job.run_id, status="interrupted", message=str(stopped) or "interrupted")
+    except RunLockedError as error:
+        return Ended(run_id=job.run_id, status="held", message=str(error))
+    except SeuBenchError as error:
+        return Ended(run_id=job.run_id, status="failed", message=str(error))
+    except Exception as error:
+        traceback.print_exc()  # a defect
+        return Ended(run_id=job.run_id, status="failed", message=f"{type(error).__name__}: {error}")
+    return Ended(run_id=job.run_id, status="finished")
+
+
+def run_in_child(channel: connection.Connection, output: str, environment: Mapping[str, str]) -> None:
+    """Run the job that comes through a connection: target of the processes of the executor ``local``.
+
+    Each further message asks the run to stop, the second one at once, and so does the end of the connection, when the
+    driver is gone. :class:`Ended` goes the other way. ``output`` is the file for standard output and error.
+    """
+    from seu_bench.engine.environment import REVISION
+
+    if sys.platform != "win32":
+        os.setsid()  # Ctrl-C in the terminal reaches the driver alone, which asks each job once
+    with Path(output).open("wb", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    revision = os.environ.get(REVISION)  # of the code that the fork server has imported
+    os.environ.clear()
+    os.environ |= {**environment, **({REVISION: revision} if revision else {})}
+    job: Job = channel.recv()
+    stop = StopRequest()
+    with stop.on_signals():
+        threading.Thread(target=_listen, args=(channel,), daemon=True).start()
+        ended = run_job(job, stop)
+        stop.settle()
+        with contextlib.suppress(OSError):  # nobody listens where the driver is gone
+            channel.send(ended)
+
+
+def _listen(channel: connection.Connection) -> None:
+    """Stop the run on each message, and when the driver is gone."""
+    is_open = True
+    while is_open:
+        try:
+            channel.recv()
+        except (EOFError, OSError):
+            is_open = False
+        _thread.interrupt_main(signal.SIGTERM)
 
 
 @contextlib.contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from seu_bench.config.commands import unused_flags
@@ -17,17 +17,15 @@ from seu_bench.engine.loggers import choose_loggers
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state
 from seu_bench.engine.tuning import TunedFiles
-from seu_bench.errors import DataError, OptionError, RequestError, ScenarioError, SeuBenchError
+from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
-from seu_bench.results.code import code_fault
-from seu_bench.results.record import runs_folder
+from seu_bench.results.record import code_fault, runs_folder
 from seu_bench.sweeps.spec import SweepSpec, absolute_paths
 from seu_bench.utils.reading import list_folder
 
 if TYPE_CHECKING:
     from seu_bench.plugin.registry import Registry
     from seu_bench.results.record import Record
-    from seu_bench.training.interfaces import StrategyFactory
 
 #: Components, by their names in requests.
 _KINDS: Final = ("searcher", "creator")
@@ -52,12 +50,6 @@ class Configuration:
         """The configuration in words, without the benchmark."""
         return _label(self.request)
 
-    @property
-    def kind(self) -> tuple[str | None, ...]:
-        """Configurations of one kind compute about as fast, image by image."""
-        spec = self.run.spec
-        return spec.benchmark.name, spec.protocol_name, spec.strategy, spec.searcher, spec.creator
-
     def at(self, seed: int) -> ResolvedRun:
         """The run of one seed, on which nothing else depends."""
         return replace(self.run, spec=self.run.spec.model_copy(update={"seed": seed}))
@@ -67,8 +59,7 @@ class Configuration:
 class PlannedJob:
     """A job, the state and the record of its run, and why it failed or was interrupted, or which process runs it.
 
-    Attributes:
-        is_replacing: whether what lies in its place is another run, made with other threads or code, which is replaced.
+    ``is_replacing``: what lies in its place was made with other code, and is replaced.
     """
 
     run_id: str
@@ -94,7 +85,7 @@ class SweepPlan:
     jobs: tuple[PlannedJob, ...]
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def pending(self) -> tuple[PlannedJob, ...]:
         """Jobs to run, in this order. Those that run elsewhere come last: they may be over by then."""
         states = {"new", "interrupted", *(["failed"] if self.spec.retry_failed else [])}
@@ -111,8 +102,6 @@ class SweepPlan:
 def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
     """Resolve every job of a sweep and look up its state in the results folder. Nothing is written.
 
-    All configurations of a seed come before those of the next one, so that each shows early whether it works.
-
     Raises:
         RequestError: a job cannot be run, an option concerns none, or a logger is unknown; all are named.
         DataError: a data set that pending jobs need is missing.
@@ -127,9 +116,9 @@ def plan_requests(
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
     list_folder(runs_folder(spec.results))  # refuses one that cannot be read
-    unfit: list[str] = []
-    configurations = _resolved(registry, spec, requests, unfit)
+    configurations = _resolved(registry, spec, requests)
     jobs: dict[str, PlannedJob] = {}
+    # All configurations of a seed before those of the next one, so that each shows early whether it works.
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
         if run_id not in jobs:
@@ -142,7 +131,7 @@ def plan_requests(
     # Of a sweep that is resumed its finished jobs were made with the same: only where nothing is left is it a slip.
     unused = unused_flags(spec) if all(job.state == "finished" for job in jobs.values()) else ""
     told = [f"without effect, because all runs were finished before: {unused}"] if unused else []
-    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *unfit, *matched, *told))
+    plan = SweepPlan(spec, tuple(jobs.values()), (*notes, *matched, *told))
     _refuse_missing_data(plan)
     return plan
 
@@ -157,7 +146,7 @@ def _expanded(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
     wanted = [*[kind for kind in _KINDS if getattr(spec, kind)], *spec.axes]
     taken_by_any: set[str] = set()
     known: set[str] = set()
-    for strategy in dict.fromkeys([*spec.strategy, *(_references(registry) if spec.references else ())]):
+    for strategy in dict.fromkeys(spec.strategy):
         taken: set[str] = set()
         for benchmark, names in itertools.product(dict.fromkeys(spec.benchmark), _components(registry, spec, strategy)):
             options = _options_of(registry, strategy, names)
@@ -181,30 +170,14 @@ def _expanded(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator
         )
 
 
-def _references(registry: Registry) -> list[str]:
-    """Strategies that are references, whatever their components."""
-    factories = {name: entry.factory for name, entry in registry.strategies.items()}
-    return [name for name, it in factories.items() if getattr(it, "reference", None) and not _control_of(it)]
-
-
-def _control_of(factory: StrategyFactory) -> dict[str, str]:
-    """Components with which alone a strategy is a reference; empty where it has no such control."""
-    return dict(getattr(factory, "reference_components", {}))
-
-
-def _components(registry: Registry, spec: SweepSpec, strategy: str) -> list[dict[str, str | None]]:
+def _components(registry: Registry, spec: SweepSpec, strategy: str) -> Iterator[dict[str, str | None]]:
     """Searcher and creator of each configuration of a strategy, ``None`` where it is the default or takes none."""
-    factory = registry.strategies.find(strategy).factory
-    chosen = [getattr(spec, kind) or (None,) if kind in factory.components else (None,) for kind in _KINDS]
-    found: list[dict[str, str | None]] = [
-        dict(zip(_KINDS, pair, strict=True)) for pair in itertools.product(*map(dict.fromkeys, chosen))
-    ]
-    control: dict[str, str | None] = {kind: _control_of(factory).get(kind) for kind in _KINDS}
-    return [*found, control] if spec.references and any(control.values()) and control not in found else found
+    taken = registry.strategies.find(strategy).factory.components
+    chosen = [dict.fromkeys(getattr(spec, kind) or (None,)) if kind in taken else (None,) for kind in _KINDS]
+    return (dict(zip(_KINDS, pair, strict=True)) for pair in itertools.product(*chosen))
 
 
 def _options_of(registry: Registry, strategy: str, components: Mapping[str, str | None]) -> set[str]:
-    """Keys of the options of a strategy and its components."""
     factory = registry.strategies.find(strategy).factory
     keys = set(factory.options.model_fields)
     for kind, default in factory.components.items():
@@ -215,7 +188,6 @@ def _options_of(registry: Registry, strategy: str, components: Mapping[str, str 
 
 
 def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
-    """Plan one job from the state of its run."""
     found = find_state(asked.results, run_id)
     if found is None or found.state == "unreadable":
         return PlannedJob(run_id, configuration, seed, "new")
@@ -239,26 +211,21 @@ def _label(request: Request) -> str:
     return f"{name} ({options})" if options else name
 
 
-def _resolved(
-    registry: Registry, spec: SweepSpec, requests: Iterable[Request], unfit: list[str]
-) -> list[Configuration]:
-    """Resolve the configurations; refuse those that cannot be run, each reason once.
-
-    References that nobody named are left out, with a line in ``unfit``, where they cannot learn the scenario.
-    """
+def _resolved(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
+    """Resolve the configurations; refuse those that cannot be run, each reason once."""
     tuned = TunedFiles(spec.results, spec.tuned)
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}
     for request in requests:
         try:
-            configuration = _configuration(registry, request, tuned)
+            run = resolve(registry, request)
+            path = tuned.path_for(run.spec.place)
+            job = matched_request(registry, request.model_copy(update={"tuned": str(path)}) if path else request)
+            run = run if job is request else resolve(registry, job)
             for seed in spec.seeds:
-                configuration.run.refuse_tuned_seed(seed)
-            configurations.append(configuration)
+                run.refuse_tuned_seed(seed)
+            configurations.append(Configuration(job, run))
         except SeuBenchError as error:
-            if isinstance(error, ScenarioError) and request.strategy not in spec.strategy:
-                unfit.append(f"{request.benchmark} is planned without the reference {request.strategy}: {error.what}")
-                continue
             refused.setdefault(str(error), []).append(f"{request.benchmark}: {_label(request)}")
     if refused:
         number = sum(map(len, refused.values()))
@@ -269,15 +236,6 @@ def _resolved(
         )
     tuned.refuse_unused()
     return configurations
-
-
-def _configuration(registry: Registry, request: Request, files: TunedFiles) -> Configuration:
-    """Resolve a request, with the file that was tuned for it if there is one, and with the budget that it asks for."""
-    run = resolve(registry, request)
-    path = files.path_for(run.spec.place)
-    asked = request if path is None else request.model_copy(update={"tuned": str(path)})
-    job = matched_request(registry, asked)
-    return Configuration(job, run if job is request else resolve(registry, job))
 
 
 def _refusal(jobs: Sequence[str], reason: str) -> str:
@@ -292,8 +250,18 @@ def _refuse_missing_data(plan: SweepPlan) -> None:
         run = job.configuration.run
         for name, source in run.sources.items() if not run.spec.synthetic else ():
             key = f"{name} {run.spec.local_data.get(name, '')}"
-            if key not in faults:
-                faults[key] = _fault_of_data(name, source.state, plan.spec.data_root, job)
+            if key in faults:
+                continue
+            faults[key] = ""
+            try:
+                found = source.state(plan.spec.data_root)
+            except Exception as error:  # of a stranger's source: the run says more
+                faults[key] = f"  - {name} ({job.label}): {type(error).__name__}: {error}"
+                continue
+            if found.status not in ("embedded", "complete"):
+                where = f" in {found.where}" if found.where else ""
+                detail = f": {found.detail}" if found.detail else ""
+                faults[key] = f"  - {name} is {found.status}{where}{detail} ({job.label})"
     if any(faults.values()):
         raise DataError(
             "data sets of the sweep cannot be used; nothing was begun\n" + "\n".join(filter(None, faults.values())),
@@ -301,14 +269,25 @@ def _refuse_missing_data(plan: SweepPlan) -> None:
         )
 
 
-def _fault_of_data(name: str, state: Callable[[Path | None], Any], root: Path | None, job: PlannedJob) -> str:
-    """Reason why a data set is unusable; empty if it is usable."""
-    try:
-        found = state(root)
-    except Exception as error:  # of a stranger's source: the run says more
-        return f"  - {name} ({job.label}): {type(error).__name__}: {error}"
-    if found.status in ("embedded", "complete"):
-        return ""
-    where = f" in {found.where}" if found.where else ""
-    detail = f": {found.detail}" if found.detail else ""
-    return f"  - {name} is {found.status}{where}{detail} ({job.label})"
+class SweepEstimate:
+    """Seconds that jobs will take: each the mean of the finished ones of its configuration."""
+
+    def __init__(self, plan: SweepPlan, slots: int | None) -> None:
+        self._slots = slots
+        self._taken: dict[str, list[float]] = {}
+        for job in plan.jobs:
+            if job.state == "finished" and job.record is not None:
+                self.learn(job, job.record.seconds)
+
+    def learn(self, job: PlannedJob, seconds: float | None) -> None:
+        """Learn from a job that took so long."""
+        if seconds:
+            self._taken.setdefault(job.configuration.key, []).append(seconds)
+
+    def of(self, jobs: Iterable[PlannedJob]) -> float | None:
+        """Seconds until all of these are finished; ``None``: not known yet."""
+        taken = [self._taken.get(job.configuration.key) for job in jobs]
+        seconds = [fmean(known) for known in taken if known]
+        if len(seconds) < len(taken) or not self._slots:
+            return None
+        return max(sum(seconds) / self._slots, max(seconds, default=0.0))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.benchmark_file import names_a_file
+from seu_bench.config.benchmark import names_a_file
 from seu_bench.config.options import did_you_mean, flattened, parse_value
 from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
 from seu_bench.config.toml_file import read_toml, validated
@@ -23,7 +23,6 @@ from seu_bench.errors import OptionError
 EXECUTOR: Final = "executor."
 #: A sweep of more jobs is taken for a slip of the fingers.
 _MAX_JOBS: Final = 100_000
-#: The page that describes sweep files.
 _GUIDE: Final = "docs/reference/sweeps.md"
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -68,11 +67,6 @@ class SweepSpec(ResultFields, ExecutionFields):
     executor: _Name = Field("local", description="Executor of the jobs (seu-bench list executors).")
     jobs: StrictInt | None = Field(
         None, ge=1, description="Jobs at once, an option of the executor [default: one per core, or GPU]."
-    )
-    references: StrictBool = Field(
-        False,
-        description="Also run the references of each benchmark: linear classifiers, independent networks, joint and "
-        "cumulative training, and the control of each strategy that has one.",
     )
     retry_failed: StrictBool = Field(False, description="Also run jobs that failed before.")
 

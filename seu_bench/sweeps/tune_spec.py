@@ -25,8 +25,6 @@ DECIDED: Final = frozenset({"evaluation", "first_tasks", "keep_weights"})
 
 _NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE: Final = re.compile(rf"\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s*(:\s*log)?\s*", re.ASCII)
-#: Values drawn from a range have so many significant digits, which can be read and typed.
-_DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,8 @@ class Range:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def rounded(self, value: float) -> float:
-        """A number of the range with few digits, near ``value``."""
-        short = int(value) if self.is_whole else float(f"{value:.{_DIGITS}g}")
+        """A number of the range near ``value``, with few digits, which can be read and typed."""
+        short = int(value) if self.is_whole else float(f"{value:.4g}")
         return min(max(short, self.low), self.high)
 
     def __str__(self) -> str:
@@ -93,31 +91,10 @@ def parse_dimension(given: Any) -> Dimension:
 
 
 def grid(space: Mapping[str, Dimension]) -> Iterator[dict[str, Any]]:
-    """Every combination of the values, the last option changing fastest.
-
-    Example:
-        ``list(grid({"a": Choices((1, 2)), "b": Choices((3,))})) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]``
-    """
+    """Every combination of the values, the last option changing fastest."""
     values: list[Sequence[Any]] = [part.values for part in space.values() if isinstance(part, Choices)]
     for combination in itertools.product(*values):
         yield dict(zip(space, combination, strict=True))
-
-
-def at_an_end(space: Mapping[str, Dimension], options: Mapping[str, Any]) -> Iterator[str]:
-    """Say of which options the value chosen is the least or the greatest one tried: a better one may lie beyond."""
-    for key, part in space.items():
-        value = options[key]
-        if isinstance(part, Range):
-            least, greatest = part.low, part.high
-        elif len(part.values) < 3 or not all(
-            isinstance(one, int | float) and not isinstance(one, bool) for one in part.values
-        ):
-            continue
-        else:
-            least, greatest = min(part.values), max(part.values)
-        if value in (least, greatest):
-            end, beyond = ("least", "lower") if value == least else ("greatest", "higher")
-            yield f"{key}={format_option(value)} is the {end} value tried: a {beyond} one may be better"
 
 
 Sampler: TypeAlias = Literal["grid", "tpe", "random"]
@@ -203,11 +180,6 @@ class TuneSpec(ResultFields, ExecutionFields):
         return int(self.method.partition(":")[2]) if self.method.startswith("first-tasks:") else None
 
     @property
-    def trials_folder(self) -> Path:
-        """Results folder of the trials."""
-        return self.results / TRIALS_FOLDER
-
-    @property
     def run_options(self) -> dict[str, Any]:
         """Options of all trials, without those of the executor."""
         return {key: value for key, value in self.options.items() if not key.startswith(EXECUTOR)}
@@ -237,7 +209,7 @@ class TuneSpec(ResultFields, ExecutionFields):
     def _shared(self) -> dict[str, Any]:
         """Fields that the runs of all trials have."""
         fields = ResultFields.model_fields.keys() | ExecutionFields.model_fields.keys()
-        return {name: getattr(self, name) for name in fields} | {"results": self.trials_folder}
+        return {name: getattr(self, name) for name in fields} | {"results": self.results / TRIALS_FOLDER}
 
     def file(self, default_id: str) -> Path:
         """The tuned file."""
@@ -248,11 +220,7 @@ class TuneSpec(ResultFields, ExecutionFields):
 
 
 def make_tune_spec(given: Mapping[str, Any], registry: Registry | None = None) -> TuneSpec:
-    """Build a tuning from values by key.
-
-    Args:
-        given: fields of :class:`TuneSpec`.
-        registry: of the strategy whose own grid is the space where none is given.
+    """Build a tuning from the fields of :class:`TuneSpec`; without a space the strategy's own grid is taken.
 
     Raises:
         UnknownNameError: there is no such strategy.

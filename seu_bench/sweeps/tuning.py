@@ -9,25 +9,23 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-from seu_bench.config.tuned import NOTES, Matrix, Trial, TrialRun, TunedFile, TuningCost
+from seu_bench.config.tuned import NOTES, Trial, TunedFile, TuningCost
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import EVALUATION
-from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepEstimate, SweepReport, SweepResult, run_sweep
+from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.plan import Configuration, SweepPlan, plan_requests
 from seu_bench.sweeps.tune_spec import Choices, TuneSpec, grid
 from seu_bench.utils.files import check_output
 from seu_bench.utils.seeding import derive_seed
 
-#: Shows one round of trials: its plan and the executor's slots; gives the estimate and what reports go to.
-Show: TypeAlias = Callable[
-    [SweepPlan, int | None], AbstractContextManager[tuple[SweepEstimate, Callable[[SweepReport], None]]]
-]
+#: Shows one round of trials, its plan and the executor's slots, and gives what reports go to.
+Show: TypeAlias = Callable[[SweepPlan, int | None], AbstractContextManager[Callable[[SweepReport], None]]]
 
 
 @dataclass(repr=False)
@@ -35,8 +33,7 @@ class TuneResult:
     """Result of a tuning.
 
     Attributes:
-        trials: all that were tried, in their order.
-        sweeps: result of each round.
+        trials: all that were tried, in their order, from the ``sweeps`` of each round.
         file: what was chosen; ``None``: not every trial is finished, or none of them has a score.
         path: where it lies.
     """
@@ -69,17 +66,16 @@ def run_tuning(
         registry: installed plugins.
         spec: what is asked for.
         show: shows each round of trials.
-        stop: whether and when to stop.
+        stop: whether and when to stop; then no file is written.
         dry_run: only show the first round.
-
-    Returns:
-        The trials, and the file unless it was stopped before its end.
 
     Raises:
         RequestError: a trial cannot be run.
         SpecError: the file is that of another tuning.
     """
-    run = resolve(registry, spec.request(_some_values(spec)))
+    # Any values of the space: what is read of this run does not depend on which.
+    values = {key: part.values[0] if isinstance(part, Choices) else part.low for key, part in spec.space.items()}
+    run = resolve(registry, spec.request(values))
     _refuse_whole(spec, run)
     target = spec.file(default_id(run))
     check_target(spec, run, target)
@@ -88,11 +84,11 @@ def run_tuning(
     while asked := list(grid(spec.space)) if study is None else study.ask():
         plan = plan_requests(registry, sweep, map(spec.request, asked))
         executor = GuardedExecutor(registry, sweep)
-        with show(plan, executor.slots) as (estimate, notify):
+        with show(plan, executor.slots) as notify:
             if dry_run:
                 executor.close()
                 return result
-            result.sweeps.append(run_sweep(plan, executor, estimate, notify, stop))
+            result.sweeps.append(run_sweep(plan, executor, notify, stop))
         jobs = {job.job.run_id: job for job in result.sweeps[-1].jobs}
         if any(job.status not in ("finished", "failed") for job in jobs.values()):
             return result
@@ -106,11 +102,6 @@ def run_tuning(
         result.file.write(target)
         result.path = target
     return result
-
-
-def _some_values(spec: TuneSpec) -> dict[str, Any]:
-    """Any values of the space: what is resolved with them does not depend on which."""
-    return {key: part.values[0] if isinstance(part, Choices) else part.low for key, part in spec.space.items()}
 
 
 def _refuse_whole(spec: TuneSpec, run: ResolvedRun) -> None:
@@ -127,31 +118,28 @@ def _refuse_whole(spec: TuneSpec, run: ResolvedRun) -> None:
 def _trial(registry: Registry, spec: TuneSpec, values: Mapping[str, Any], jobs: Mapping[str, JobResult]) -> Trial:
     """The trial of these values: its runs among the jobs, and their mean score."""
     configuration = Configuration(request := spec.request(values), resolve(registry, request))
-    runs: list[TrialRun] = []
+    runs: list[dict[str, Any]] = []
     scores: list[float | None] = []
     for seed in dict.fromkeys(spec.seeds):
         job = jobs[configuration.at(seed).spec.run_id]
         record = job.record if job.status == "finished" else None
         scores.append(None if record is None else record.metrics.get("acc"))
-        status: Literal["finished", "failed"] = "failed" if scores[-1] is None else "finished"
-        matrix = () if record is None else learned_matrix(record)
-        runs.append(TrialRun(seed=seed, run_id=job.job.run_id, status=status, accuracy_matrix=matrix))
+        status = "failed" if scores[-1] is None else "finished"
+        matrix = [] if record is None else learned_matrix(record)
+        runs.append({"seed": seed, "run_id": job.job.run_id, "status": status, "accuracy_matrix": matrix})
     known = [score for score in scores if score is not None]
     score = fmean(known) if len(known) == len(scores) else None
     return Trial(options=dict(values), score=score, runs=tuple(runs))
 
 
-def learned_matrix(record: Record) -> Matrix:
+def learned_matrix(record: Record) -> list[list[float]]:
     """Accuracies on the tasks learned so far, to six digits; a row is empty where one was not measured."""
     rows = [row[: place + 1] for place, row in enumerate(record.accuracy_matrix)]
-    return tuple(() if None in row else tuple(round(value or 0.0, 6) for value in row) for row in rows)
+    return [[] if None in row else [round(value or 0.0, 6) for value in row] for row in rows]
 
 
 class Study:
-    """A study of Optuna, which draws from a seed of its own.
-
-    What it drew is not kept: with the same seed and scores it draws it again, so that a tuning that is resumed tries
-    the values whose runs are finished.
+    """A study of Optuna; with the same seed and scores it draws the same again, so that a tuning can be resumed.
 
     Raises:
         RequestError: Optuna is not installed.
@@ -251,13 +239,9 @@ def check_target(spec: TuneSpec, run: ResolvedRun, path: Path) -> None:
 
 
 def make_file(spec: TuneSpec, run: ResolvedRun, trials: Sequence[Trial], records: Sequence[Record]) -> TunedFile:
-    """Make the tuned file of complete trials.
+    """Make the tuned file of complete trials, one of which has a score, from the records of their runs.
 
-    Args:
-        spec: what was asked for.
-        run: the run of any trial, for what all have in common.
-        trials: one has a score.
-        records: of all runs of the trials, each once.
+    ``run`` is that of any trial, for what all have in common.
     """
     best = best_trial(trials)
     defaults = run.tuned.options if run.tuned is not None else {}

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seu_bench.data.images import TaskImages
-from seu_bench.data.normaliser import Augmenter
+from seu_bench.data.images import Augmenter, TaskImages
 from seu_bench.data.planning import StreamPlan
 from seu_bench.training.monitoring.memory import KeptImages
 

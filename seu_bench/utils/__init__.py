@@ -1,15 +1,13 @@
-"""Helpers without knowledge of runs: files, locks, text, progress, randomness, hardware.
+"""Helpers without knowledge of runs.
 
-- ``files``: atomic writes and checks of paths
-- ``reading``: regular files and folders read, nothing passed over
+- ``files``, ``reading``: atomic writes; regular files and folders read, nothing passed over
 - ``locks``: one process at a time for a run or a folder
-- ``text``: text made safe for terminals and Markdown, sizes and durations
-- ``notebook``: HTML tables for notebooks
+- ``text``, ``notebook``: text made safe for terminals, Markdown and LaTeX; HTML tables
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
 - ``hardware``: cores and memory that are available, threads to compute with
-- ``packages``: whether an installed package is in development here
-- ``lazy``: names of a package that are imported on first access
+- ``rehearsing``: loops that a rehearsal abridges
+- ``lazy``, ``startup``: imports on first access
 """
 
 from __future__ import annotations
@@ -26,18 +24,8 @@ if TYPE_CHECKING:
     from .text import escape_markdown, format_seconds, parse_bytes, printable
 
 __all__ = [
-    "RandomState",
-    "attach",
-    "bar",
-    "derive_seed",
-    "escape_markdown",
-    "format_seconds",
-    "parse_bytes",
-    "printable",
-    "refuse_link",
-    "tracked",
-    "usable_cores",
-    "write_atomic",
-]
+    "RandomState", "attach", "bar", "derive_seed", "escape_markdown", "format_seconds", "parse_bytes", "printable",
+    "refuse_link", "tracked", "usable_cores", "write_atomic",
+]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -7,7 +7,6 @@ import errno
 import os
 import secrets
 import stat
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -24,17 +23,13 @@ KINDS: Final = {
 }
 #: Ending of files that are being written.
 PART = ".part"
-#: The disk, the user's share of it, or the largest file that is allowed, is used up.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: What a file system says that cannot flush a file.
-_CANNOT_FLUSH = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
 def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> None:
     """Write ``content`` to ``path`` completely or not at all; text as UTF-8. Folders are made.
 
     Args:
-        path: the file.
+        path: the file; a link is replaced, not followed.
         content: all of it.
         durable: whether it must outlast a loss of power.
 
@@ -50,7 +45,7 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
                 file.flush()
                 if durable:
-                    _flush(file.fileno())
+                    os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -62,19 +57,12 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
         raise cannot_write(path, error) from error
 
 
-def is_standard_output(path: Path) -> bool:
-    """Whether the user means standard output by a path: ``-`` or ``/dev/stdout``."""
-    return str(path) in ("-", "/dev/stdout")
-
-
 def check_output(path: Path) -> None:
     """Refuse a file that the user named for output if something else than a regular file is there.
 
     Raises:
         ResultsError: there is a folder, link, device, pipe or socket, or the path cannot be looked at.
     """
-    if is_standard_output(path):
-        return
     try:
         kind = stat.S_IFMT(path.lstat().st_mode)
     except FileNotFoundError:
@@ -82,36 +70,14 @@ def check_output(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
     if kind != stat.S_IFREG:
-        raise ResultsError(
-            f"will not be replaced: it is {KINDS.get(kind, 'something else')}, not a regular file",
-            where=str(path),
-            remedy="name a file, or - for standard output",
-        )
-
-
-def write_output(path: Path, content: str | bytes) -> None:
-    """Write what the user asked for to a regular file, completely or not at all, or to standard output.
-
-    Args:
-        path: the file; ``-`` or ``/dev/stdout`` for standard output.
-        content: all of it; text as UTF-8.
-
-    Raises:
-        ResultsError: it cannot be written, or something else than a regular file is there.
-    """
-    check_output(path)
-    if not is_standard_output(path):
-        write_atomic(path, content)
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content.encode("utf-8") if isinstance(content, str) else content)
-    sys.stdout.buffer.flush()
+        what = f"will not be replaced: it is {KINDS.get(kind, 'something else')}, not a regular file"
+        raise ResultsError(what, where=str(path), remedy="name a file")
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:
     """The error that says why ``path`` cannot be written."""
     remedy = "choose a folder that can be written to with --results"
-    if getattr(error, "errno", None) in _FULL:
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         remedy = f"make room there and give the same command again, or {remedy}"
     reason = getattr(error, "strerror", None) or str(error)
     return ResultsError(f"cannot write results: {reason}", where=str(path), remedy=remedy)
@@ -143,16 +109,7 @@ def remove_parts(folder: Path) -> None:
     """Remove what a process that was killed left half-written in ``folder``. Nobody else may be writing there."""
     with contextlib.suppress(OSError):
         for part in folder.glob(f".*{PART}"):
-            with contextlib.suppress(OSError):
-                part.unlink()
-
-
-def _flush(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _CANNOT_FLUSH:
-            raise
+            part.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,42 +14,8 @@ from typing import Final
 
 import psutil
 
-from seu_bench.utils.memory import return_freed_memory
-
 #: Where a container's share, limit and use are found (Linux, cgroup version 2).
 _CONTAINER = Path("/sys/fs/cgroup")
-
-
-def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
-    """Count the cores that the process is bound to, within the container's share if there is one; at least 1.
-
-    Args:
-        share: the file that holds it: microseconds of computing, or ``max``, in so many microseconds of time.
-    """
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = share.read_text(encoding="ascii").split()
-        return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError, ZeroDivisionError):
-        return bound
-
-
-@contextmanager
-def computing_with(threads: int) -> Iterator[None]:
-    """Have torch compute with so many threads for the length of a ``with`` block.
-
-    How sums are shared out decides how they are rounded, and by default that would be the number of cores.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 #: What libraries say where there is not enough of something, without a type of its own.
 _SHORTAGES: Final = {
     "Storage size calculation overflowed": "memory",
@@ -76,6 +44,32 @@ _IMPOSSIBLE: Final = {
 }
 
 
+def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
+    """Count the cores that the process is bound to, within the container's ``share`` if there is one; at least 1."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = share.read_text(encoding="ascii").split()
+        return bound if quota == "max" else max(1, min(bound, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError, ZeroDivisionError):
+        return bound
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Have torch compute with so many threads for the length of a ``with`` block.
+
+    How sums are shared out decides how they are rounded, and by default that would be the number of cores.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def shortage(error: BaseException) -> str | None:
     """Return what the machine has not enough of by an error, ``memory`` or ``threads``; ``None``: it says else."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
@@ -96,7 +90,8 @@ def free_host_memory() -> int:
     What this process has freed is available: it is returned to the system first. So are pages of files that were read,
     which a container's use counts.
     """
-    return_freed_memory()
+    if (library := _glibc()) is not None:
+        library.malloc_trim(0)
     free: int = psutil.virtual_memory().available  # type: ignore[no-untyped-call]
     try:
         limit, used = ((_CONTAINER / name).read_text().strip() for name in ("memory.max", "memory.current"))
@@ -109,3 +104,25 @@ def free_host_memory() -> int:
         stated = dict(line.split() for line in (_CONTAINER / "memory.stat").read_text().splitlines())
         cached = sum(int(stated.get(name, 0)) for name in ("active_file", "inactive_file"))
     return max(0, min(free, int(limit) - int(used) + cached))
+
+
+def keep_freed_memory() -> bool:
+    """Have this program reuse the memory that it frees, rather than return it to the system after each step.
+
+    It is faster, and takes more memory at the most (results/published/performance_decisions.md); results are the same.
+
+    Returns:
+        Whether it does: not without glibc, or where the user chose how memory is allocated.
+    """
+    library = _glibc()
+    if library is None or any(name.startswith(("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_")) for name in os.environ):
+        return False
+    mmap_max, trim_threshold = -4, -1  # as glibc's malloc.h numbers them
+    return bool(library.mallopt(mmap_max, 0) and library.mallopt(trim_threshold, -1))
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "gnu_get_libc_version") else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     """Return a module's ``__getattr__`` and ``__dir__`` (PEP 562) that import each public name on first access.
 
     A package lists each one in ``__all__`` and imports it under ``TYPE_CHECKING`` from the module that defines it. That
-    import, read from the package's source, says where the name comes from. Its modules are attributes as well.
+    import, read from the package's source, says where the name comes from.
 
     Args:
         package: full name of the package, ``__name__``.
@@ -25,29 +24,11 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     homes = functools.cache(_homes)
 
     def load(name: str) -> Any:
-        reason = ""
-        try:
-            if name in sys.modules[package].__all__ and name in homes(package):
-                return getattr(importlib.import_module(homes(package)[name], package), name)
-            # Python itself asks for names such as __path__, and for submodules only when it imports them anyway.
-            if not name.startswith("_") and name in _submodules(package):
-                return importlib.import_module(f"{package}.{name}")
-        except ImportError as error:
-            if name in sys.modules[package].__all__:
-                raise
-            reason = f": {error}"  # whoever lists or completes names goes on with the next one
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{reason}")
+        if name in sys.modules[package].__all__ and name in homes(package):
+            return getattr(importlib.import_module(homes(package)[name], package), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    def names() -> list[str]:
-        own = {name for name in vars(sys.modules[package]) if name.startswith("__")}
-        return sorted({*own, *sys.modules[package].__all__, *_submodules(package)})
-
-    return load, names
-
-
-def _submodules(package: str) -> set[str]:
-    found = pkgutil.iter_modules(sys.modules[package].__path__)
-    return {module.name for module in found if not module.name.startswith("_")}
+    return load, lambda: sorted({*vars(sys.modules[package]), *sys.modules[package].__all__})
 
 
 def _homes(package: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Locks in shared folders: one process at a time makes a run or writes leaderboards, on however many hosts.
 
 A lock is a marker file, a :class:`filelock.SoftFileLease`, which its holder refreshes. It needs nothing of the file
-system but that a file can be created where none is. A dead holder on this host is followed at once; one on another host
+system but that a file can be created where none is. filelock follows a dead holder on this host at once; any other
 when its marker stood still for the lease, by the clock of the process that waits.
 """
 
@@ -38,8 +38,7 @@ class Holder:
 
     pid: int
     host: str
-    alive: bool | None  #: ``None``: it runs on another host, or cannot be asked.
-    token: str | None = None
+    alive: bool | None  #: ``None``: it runs on another host.
 
     def __str__(self) -> str:
         return f"process {self.pid} on host {printable(self.host)}"
@@ -55,7 +54,7 @@ class _FolderLock:
         self._seen: tuple[int | None, float] = (None, 0.0)
 
     def try_acquire(self) -> bool:
-        """Try once to take the marker, also from a holder that is known to be dead."""
+        """Try once to take the marker, also from a holder that is gone."""
         try:
             missing = [path for path in (self.folder, *self.folder.parents) if not os.path.lexists(path)]
             self._made += [folder for folder in missing if folder not in self._made]
@@ -80,17 +79,16 @@ class _FolderLock:
 
     def _remove_abandoned(self) -> None:
         """Remove a marker that filelock leaves: of a process that was not reaped, without a name, or on some NFS."""
-        holder, state, now = _holder(self.path), _refreshed(self.path), time.monotonic()
+        state, now = _refreshed(self.path), time.monotonic()
         if state != self._seen[0]:
             self._seen = state, now
-        # A little longer than the lease, which filelock ends better: it takes a marker over in one step.
-        is_alive = holder.alive if holder is not None else None
+        is_alive = holder.alive if (holder := holder_at(self.path)) is not None else None
         if state is None or is_alive or (is_alive is None and now - self._seen[1] < 1.1 * self.lease):
             return
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}{PART}")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
-            if (_holder(aside), _refreshed(aside)) == (holder, state):
+            if _refreshed(aside) == state:
                 aside.unlink()
             else:
                 aside.rename(self.path)  # another process took it in this very moment
@@ -109,12 +107,7 @@ class RunLock(_FolderLock):
         self._name = f"run {printable(folder.name)}"
 
     def acquire(self, notice: Callable[[str], None] = lambda _: None) -> None:
-        """Make the folder and take the lock.
-
-        A holder on another host is watched for as long as the lease, and followed if it gives no sign of life.
-
-        Args:
-            notice: called once, if there is something to wait for.
+        """Make the folder and take the lock; ``notice`` is called once, if a holder on another host is watched.
 
         Raises:
             RunLockedError: another process is making this run.
@@ -124,24 +117,18 @@ class RunLock(_FolderLock):
         began, notified, refreshed = time.monotonic(), False, None
         try:
             while not self.try_acquire():
-                holder, waited, before = _holder(self.path), time.monotonic() - began, refreshed
-                who, refreshed = holder or "an unknown process", _refreshed(self.path)
+                holder, before, refreshed = holder_at(self.path), refreshed, _refreshed(self.path)
                 if holder is not None and (holder.alive or (notified and before != refreshed)):
-                    raise RunLockedError(
-                        f"{self._name} is held by {holder}",
-                        where=str(self.folder),
-                        remedy="wait until it has ended, or stop that process; then give the same command again",
-                    )
-                if waited > 2 * self.lease + 10:
-                    raise ResultsError(
-                        f"{self._name} is marked as held by {who}, which shows no life; the mark cannot be removed",
-                        where=str(self.path),
-                        remedy="delete that file if no process makes this run",
-                    )
+                    remedy = "wait until it has ended, or stop that process; then give the same command again"
+                    raise RunLockedError(f"{self._name} is held by {holder}", where=str(self.folder), remedy=remedy)
+                if time.monotonic() - began > 2 * self.lease + 10:
+                    what = f"{self._name} is marked as held by {holder or 'an unknown process'}, which shows no life"
+                    remedy = "delete that file if no process makes this run"
+                    raise ResultsError(f"{what}; the mark cannot be removed", where=str(self.path), remedy=remedy)
                 if not notified and holder is not None and holder.alive is None:
                     notified = True
                     watching = f"watching for up to {self.lease:.0f} seconds whether it lives"
-                    notice(f"{self._name} is marked as held by {who}: {watching}")
+                    notice(f"{self._name} is marked as held by {holder}: {watching}")
                 time.sleep(min(0.5, self.lease / 20))
         except BaseException:
             self.release()
@@ -154,30 +141,20 @@ class RunLock(_FolderLock):
             ResultsError: another process took it over, or the folder vanished.
         """
         for _ in range(20):
-            lost, owner = self._lease.compromise, self._lease.owner
-            if lost is None and owner is not None and owner.token == self._lease.token:
+            owner = self._lease.owner
+            if self._lease.compromise is None and owner is not None and owner.token == self._lease.token:
                 return
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    self.path.lstat()
-            except OSError:
-                return  # a network file system that is away; the heartbeat reports when that takes too long
-            if lost is not None or not self.folder.is_dir():
+            if not self.folder.is_dir():
                 break
             time.sleep(0.05)  # one who looks whether a marker is stale may move it aside for a moment
         if not self.folder.is_dir():
             what = f"the folder of {self._name} is gone"
-        elif (holder := _holder(self.path)) is not None:
+        elif (holder := holder_at(self.path)) is not None:
             what = f"{self._name} was taken over by {holder}"
         else:
             what = f"the lock of {self._name} was lost"
         remedy = "see who else works in that folder, then give the same command again"
         raise ResultsError(what, where=str(self.folder), remedy=remedy)
-
-
-def holder_of(folder: Path) -> Holder | None:
-    """Return the holder of a run folder's lock, without taking it; ``None``: there is none."""
-    return _holder(folder / LOCK_NAME)
 
 
 @contextlib.contextmanager
@@ -193,21 +170,23 @@ def folder_lock(folder: Path, wait: float = 60.0) -> Iterator[None]:
     try:
         while not lock.try_acquire():
             if time.monotonic() - began >= wait:
-                raise ResultsError(
-                    f"waited {wait:.0f} seconds for {_holder(lock.path) or 'an unknown process'} to finish there",
-                    where=str(folder),
-                    remedy="give the command again when that process has ended",
-                )
+                what = f"waited {wait:.0f} seconds for {holder_at(lock.path) or 'an unknown process'} to finish there"
+                raise ResultsError(what, where=str(folder), remedy="give the command again when that process has ended")
             time.sleep(0.1)
         yield
     finally:
         lock.release()
 
 
-def _holder(marker: Path) -> Holder | None:
+def holder_of(folder: Path) -> Holder | None:
+    """Return the holder of a run folder's lock, without taking it; ``None``: there is none."""
+    return holder_at(folder / LOCK_NAME)
+
+
+def holder_at(marker: Path) -> Holder | None:
     """Return the holder of a marker; ``None``: there is none, or it is no marker."""
     owner = SoftFileLease(marker).owner
-    return None if owner is None else Holder(owner.pid, owner.hostname, _is_alive(owner), owner.token)
+    return None if owner is None else Holder(owner.pid, owner.hostname, _is_alive(owner))
 
 
 def _is_alive(owner: OwnerRecord) -> bool | None:

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Final, NamedTuple
+from typing import Final
 
 from seu_bench.utils.text import printable
 
 #: Rows of a table; the rest is counted.
-MOST_ROWS: Final = 100
-
-
-class Strong(NamedTuple):
-    """A cell in bold."""
-
-    text: str
+_MOST_ROWS: Final = 100
 
 
 def html_table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = (), left: int = 1
 ) -> str:
-    """Return a table for a notebook.
-
-    Args:
-        title: above it.
-        headings: of the columns.
-        rows: of cells: :class:`Strong`, or anything as its text; ``None`` is a dash.
-        notes: lines below it.
-        left: columns at the left that hold text; numbers in the others are aligned to the right.
-    """
+    """Return a table for a notebook, with ``notes`` below it; the first ``left`` columns hold text."""
     shown = list(rows)
-    lines = ['<div style="overflow-x: auto">', f"<p><strong>{_text(title)}</strong></p>" if title else ""]
+    lines = ['<div style="overflow-x: auto">', f"<p><strong>{_text(title)}</strong></p>"]
     if shown:
         lines += ["<table>", f"<thead>{_row('th', headings, left)}</thead>", "<tbody>"]
-        lines += [*(_row("td", row, left) for row in shown[:MOST_ROWS]), "</tbody>", "</table>"]
-    if len(shown) > MOST_ROWS:
-        lines.append(f"<p>and {len(shown) - MOST_ROWS:,} more</p>")
+        lines += [*(_row("td", row, left) for row in shown[:_MOST_ROWS]), "</tbody>", "</table>"]
+    if len(shown) > _MOST_ROWS:
+        lines.append(f"<p>and {len(shown) - _MOST_ROWS:,} more</p>")
     return "\n".join([*lines, *(f"<p><small>{_text(note)}</small></p>" for note in notes), "</div>"])
 
 
@@ -44,13 +30,12 @@ def matrix_table(
     title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]], notes: Iterable[str] = ()
 ) -> str:
     """Return an accuracy matrix in percent; rows without a measurement are left out."""
-    tasks = max([len(names), *map(len, matrix)])
-    rows: list[list[object]] = []
-    for after, values in enumerate(matrix):
-        if any(value is not None for value in values):
-            shown = [None if value is None else f"{100 * value:.1f}" for value in values]
-            rows.append([f"{after} {[*names, ''][min(after, len(names))]}", *shown, *[None] * (tasks - len(shown))])
-    return html_table(title, ["accuracy (%) after learning", *map(str, range(tasks))], rows, notes)
+    rows = [
+        (f"{task} {name}", *(None if value is None else f"{100 * value:.1f}" for value in values))
+        for task, (name, values) in enumerate(zip(names, matrix, strict=False))
+        if any(value is not None for value in values)
+    ]
+    return html_table(title, ["accuracy (%) after learning", *map(str, range(len(names)))], rows, notes)
 
 
 def values_table(values: Mapping[str, float | None]) -> str:
@@ -61,10 +46,8 @@ def values_table(values: Mapping[str, float | None]) -> str:
 
 
 def _row(tag: str, cells: Sequence[object], left: int) -> str:
-    shown = []
-    for place, cell in enumerate(cells):
-        text = f"<strong>{_text(cell.text)}</strong>" if isinstance(cell, Strong) else _text(cell)
-        shown.append(f'<{tag} style="text-align: {"left" if place < left else "right"}">{text}</{tag}>')
+    aligned = ["left" if place < left else "right" for place in range(len(cells))]
+    shown = (f'<{tag} style="text-align: {at}">{_text(it)}</{tag}>' for at, it in zip(aligned, cells, strict=True))
     return f"<tr>{''.join(shown)}</tr>"
 
 

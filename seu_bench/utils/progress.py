@@ -1,22 +1,18 @@
-"""Progress bars of long work that is not a run: on a terminal, on standard error, removed when the work is done.
+"""Progress of long work: bars on a terminal, removed when the work is done; consoles that cannot fail.
 
 Work reports its progress by :func:`tracked` or :func:`bar`. The caller decides whether anything is drawn: inside
-:func:`shown`, where standard error is a terminal. Elsewhere nothing is drawn, so a library call is silent and a log
-file stays readable.
+:func:`shown`, where standard error is a terminal.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sized
+import time
+from collections.abc import Iterable, Iterator, Sized
 from contextvars import ContextVar
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
-from seu_bench.utils.console import tolerant
 from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
@@ -29,11 +25,50 @@ Item = TypeVar("Item")
 DELAY: Final = 0.3
 
 
-class Bar:
-    """Progress of a piece of work; ``update`` takes the arguments of :meth:`rich.progress.Progress.update`."""
+class _TolerantStream:
+    """A stream that drops what cannot be written: on a full disk, a closed pipe, a terminal that is gone."""
 
-    def __init__(self, update: Callable[..., None] = lambda **_: None) -> None:
-        self._update = update
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def isatty(self) -> bool:
+        with contextlib.suppress(AttributeError, ValueError):  # closed files raise ValueError
+            return cast("TextIO", self._stream).isatty()
+        return False
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            cast("TextIO", self._stream).write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            cast("TextIO", self._stream).flush()
+
+
+def watching_console(name: str = "stderr", width: int | None = None) -> Console:
+    """Return a console on ``stdout`` or ``stderr`` that cannot fail; rich itself ends the process with a closed pipe.
+
+    ``width`` is in characters, where it is no terminal.
+    """
+    from rich.console import Console
+
+    stream = cast("IO[str]", _TolerantStream(getattr(sys, name)))
+    console = Console(file=stream)
+    return console if console.is_terminal else Console(file=stream, width=width)
+
+
+class Bar:
+    """Progress of a piece of work, drawn once it has taken :data:`DELAY`, or at once if nobody knows how much it is."""
+
+    def __init__(self, progress: Progress | None = None, what: str = "", total: float | None = None) -> None:
+        self._progress, self._began = progress, time.monotonic()
+        self._task = progress.add_task(what, total=total) if progress is not None else None
+        if progress is not None and total is None:
+            progress.start()
 
     def advance(self, count: float = 1) -> None:
         """Add ``count`` to what is done."""
@@ -43,74 +78,46 @@ class Bar:
         """Set how much there is to do."""
         self._update(total=total)
 
-
-class _Display:
-    """A :class:`rich.progress.Progress` for nested work, drawn as long as there is any."""
-
-    def __init__(self, console: Console, delay: float) -> None:
-        self._console, self._delay = console, delay
-        self._progress: Progress | None = None
-        self._timer: threading.Timer | None = None
-
-    @contextlib.contextmanager
-    def bar(self, what: str, total: float | None) -> Iterator[Bar]:
-        progress = self._progress or self._open()
-        task = progress.add_task(what, total=total)
-        try:
-            yield Bar(partial(progress.update, task))
-        finally:
-            progress.remove_task(task)
-            if progress is self._progress and not progress.tasks:
-                self.close()
-
-    def _open(self) -> Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._progress = progress = Progress(
-            *(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
-            console=self._console,
-            transient=True,
-            redirect_stdout=False,  # it would be drawn above the bars instead of going where the caller sent it
-            redirect_stderr=False,
-        )
-        self._timer = threading.Timer(self._delay, progress.start)
-        self._timer.daemon = True
-        self._timer.start()
-        return progress
+    def _update(self, **change: float) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, **change)  # type: ignore[arg-type]
+            if not self._progress.live.is_started and time.monotonic() - self._began > DELAY:
+                self._progress.start()
 
     def close(self) -> None:
-        """Remove the bars, also those of work that was abandoned halfway."""
-        progress, self._progress = self._progress, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()  # it has started the bars, or never will
-        if progress is not None:
-            progress.stop()
+        """Remove it, and with the last one the drawing."""
+        if self._progress is not None and self._task in self._progress.task_ids:
+            self._progress.remove_task(self._task)
+            if not self._progress.tasks:
+                self._progress.stop()
 
 
-_DISPLAY: ContextVar[_Display | None] = ContextVar("seu_bench_progress", default=None)
+_DISPLAY: ContextVar[Progress | None] = ContextVar("seu_bench_progress", default=None)
 
 
 @contextlib.contextmanager
-def shown(console: Console | None = None, delay: float = DELAY) -> Iterator[None]:
-    """Draw bars of work inside, if the console is a terminal.
-
-    Args:
-        console: standard error by default.
-        delay: seconds after which bars appear.
-    """
+def shown(console: Console | None = None) -> Iterator[None]:
+    """Draw bars of work inside, if the console, standard error by default, is a terminal."""
     with contextlib.ExitStack() as stack:
-        if console is None and sys.stderr.isatty():
-            from rich.console import Console as NewConsole
-
-            # A file of its own: work inside may redirect standard error.
-            file = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8"))
-            console = NewConsole(file=tolerant(lambda: file))
         display = None
-        if console is not None and console.is_terminal:
-            display = stack.enter_context(contextlib.closing(_Display(console, delay)))
+        if console is not None or (sys.stderr is not None and sys.stderr.isatty()):
+            display = _new_progress(console or watching_console())
+            stack.callback(display.stop)  # also of work that was abandoned halfway
         stack.callback(_DISPLAY.reset, _DISPLAY.set(display))
         yield
+
+
+def _new_progress(console: Console) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        *(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
+        console=console,
+        transient=True,
+        redirect_stdout=False,  # it would be drawn above the bars instead of going where the caller sent it
+        redirect_stderr=False,
+        disable=not console.is_interactive,
+    )
 
 
 @contextlib.contextmanager
@@ -123,27 +130,13 @@ def hidden() -> Iterator[None]:
         _DISPLAY.reset(token)
 
 
-def bar(what: str, total: float | None = None) -> contextlib.AbstractContextManager[Bar]:
-    """Draw a bar for a piece of work.
-
-    Args:
-        what: description in a word or two; control characters are removed.
-        total: how much there is to do; ``None`` if unknown.
-
-    Returns:
-        A context of the bar, which is to be advanced; without effect where none is drawn.
-    """
-    display = _DISPLAY.get()
-    return contextlib.nullcontext(Bar()) if display is None else display.bar(printable(what), total)
+def bar(what: str, total: float | None = None) -> contextlib.closing[Bar]:
+    """Return a context of a bar for a piece of work, described in a word or two; ``None``: nobody knows how much."""
+    return contextlib.closing(Bar(_DISPLAY.get(), printable(what), total))
 
 
 def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
-    """Iterate over ``items`` with a bar that counts those that are done.
-
-    Args:
-        what: description in a word or two.
-        total: how many there are, ``len(items)`` by default where they have a length.
-    """
+    """Iterate over ``items`` with a bar that counts those that are done, of ``total``, by default their length."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     with bar(what, total) as drawn:

@@ -1,7 +1,7 @@
-"""Loops that a rehearsal abridges: once two turns cost the same, the last stands for those that are left.
+"""Loops that a rehearsal, which finds out what a method will cost, abridges.
 
-A rehearsal runs a method on stand-ins to find out what it will cost. Whatever loops over batches, epochs or steps of
-equal cost goes through :func:`abridged`, which does nothing but yield every turn unless a rehearsal is on.
+Whatever loops over batches, epochs or steps goes through :func:`abridged`: once two turns of a rehearsal cost the same,
+the last stands for those that are left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Rehearsal:
     Attributes:
         state: returns what costs may hang on, such as the sizes of memories.
         trained: images passed forward while gradients were recorded.
-        read: returns the costs so far of what loops: images and operations; ``add`` books further ones.
+        read, add: return the costs so far of what loops, images and operations; book further ones.
         stage: name of what is rehearsed now.
         limit: seconds of a stage after which its loops end, where only speed is measured; ``None``: they do not.
         turns: stage, seconds and costs of every turn that was taken and has no shorter ones within.

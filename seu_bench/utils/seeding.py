@@ -13,12 +13,7 @@ import torch
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
-    """Derive a seed in [0, 2**63) for one purpose, such as ``derive_seed(0, "training", 3)``.
-
-    Args:
-        seed: the run's.
-        purpose: names and numbers that identify it.
-    """
+    """Derive a seed in [0, 2**63) from a run's for one purpose, such as ``derive_seed(0, "training", 3)``."""
     text = "/".join(str(part) for part in (seed, *purpose))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -40,11 +35,8 @@ class RandomState:
     """A random state of its own for torch (CPU and one accelerator), NumPy and ``random``.
 
     Inside :meth:`active` the global generators continue from this state; outside they are as they were before. So a
-    stage draws the same numbers whatever ran before it or beside it, and the state can be saved in a checkpoint.
-
-    Args:
-        seed: of all generators.
-        device: accelerator whose generator belongs to the state, if any.
+    stage draws the same numbers whatever ran before it or beside it, and the state can be saved in a checkpoint. The
+    generator of an accelerator belongs to the state of that ``device``.
 
     Example:
         ``with RandomState(derive_seed(seed, "model")).active(): model = build()``

@@ -9,6 +9,24 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
+#: Letters that Markdown might take for something else, the underscore aside.
+_MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in r"\`*|~$[]"})
+#: What LaTeX would not print as it stands, and what it prints instead. Two hyphens would be joined to a dash, and a
+#: bracket behind a line's end would be an argument of it.
+_LATEX: Final[Mapping[str, str]] = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": "`{}", "'": "'{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
+    **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
+    **{"‡": r"$\ddagger$", "≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "°": r"$^{\circ}$"},
+    **{"\u2013": "--", "\u2014": "---", "…": r"\dots{}"},
+    **{"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"},
+}
+#: Accents that every font of LaTeX can set on a letter.
+_ACCENTS: Final = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
+#: User name and password in an address; a password may hold anything but blanks and the next part's beginning.
+_CREDENTIALS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]+@")
+
 
 def parse_bytes(text: str) -> int:
     """Parse a number of bytes, e.g. ``0``, ``500M`` or ``2G`` (powers of 1024).
@@ -28,54 +46,26 @@ def format_seconds(seconds: float | None) -> str:
         return "-"
     if seconds < 59.995:
         return f"{seconds:.2f} s"
-    whole = round(seconds)
-    if whole < 3600:
+    if (whole := round(seconds)) < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-#: Letters that Markdown might take for something else, the underscore aside.
-_MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in r"\`*|~$[]"})
-
-
-#: What LaTeX would not print as it stands, and what it prints instead. Two hyphens would be joined to a dash, and a
-#: bracket behind a line's end would be an argument of it.
-_LATEX: Final[Mapping[str, str]] = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "`": "`{}", "'": "'{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "-": "-{}", "[": "{[}", "]": "{]}"},
-    **{"±": r"$\pm$", "≈": r"$\approx$", "†": r"$\dagger$", "●": r"$\bullet$", "○": r"$\circ$", "\u00d7": r"$\times$"},
-    **{"‡": r"$\ddagger$", "≥": r"$\geq$", "≤": r"$\leq$", "µ": r"$\mu$", "°": r"$^{\circ}$"},
-    **{"\u2013": "--", "\u2014": "---", "…": r"\dots{}"},
-    **{"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"},
-}
-#: Accents that every font of LaTeX can set on a letter.
-_ACCENTS: Final = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
-
-#: User name and password in an address; a password may hold anything but blanks and the next part's beginning.
-_CREDENTIALS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#]+@")
-
-
 def printable(text: str) -> str:
     """Replace control characters, which could break a table or drive a terminal, and put the text on one line."""
-    if not text.isprintable():
-        text = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(text.split())
+    return " ".join(printable_lines(text).split())
 
 
 def printable_lines(text: str) -> str:
     """Replace control characters as :func:`printable` does, but keep lines and blanks."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Put an apostrophe before a text that a spreadsheet would calculate; all else stays.
-
-    Example:
-        >>> spreadsheet_cell('=HYPERLINK("http://x")'), spreadsheet_cell(-1)
-        ('\'=HYPERLINK("http://x")', -1)
-    """
+    """Put an apostrophe before a text that a spreadsheet would calculate, such as ``=A1``; all else stays."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -83,12 +73,7 @@ def spreadsheet_cell(value: object) -> object:
 
 
 def without_credentials(text: str) -> str:
-    """Mask user names and passwords in addresses.
-
-    Example:
-        >>> without_credentials("no answer from https://ann:secret@host/api")
-        'no answer from https://***@host/api'
-    """
+    """Mask user names and passwords in addresses: ``https://***@host/api``."""
     return _CREDENTIALS.sub(r"\1***@", text)
 
 
@@ -104,12 +89,7 @@ def escape_markdown(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return LaTeX that prints a text as it is, on one line; letters that its usual fonts lack by number in Unicode.
-
-    Example:
-        >>> print(escape_latex("lr=1e-3, 50 % of c_1"))
-        lr=1e-{}3, 50 \\% of c\\_1
-    """
+    """Return LaTeX that prints a text as it is, on one line; letters that its usual fonts lack by number in Unicode."""
     return "".join(map(_latex_letter, printable(text)))
 
 
@@ -136,11 +116,3 @@ def toml_value(value: Any) -> str:
     # A text of JSON is one of TOML, but for halves of surrogate pairs and the character 7F.
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
-
-
-def about(seconds: float) -> str:
-    """Return a time in its unit, to two digits or whole hours: ``about 40 s``, ``about 12 min``, ``about 255 h``."""
-    sizes = {"h": 3600.0, "min": 60.0, "s": 1.0}
-    unit = next((unit for unit, size in sizes.items() if seconds >= 1.5 * size), "s")
-    count = seconds / sizes[unit]
-    return f"about {count:.2g} {unit}" if count < 100 else f"about {count:.0f} {unit}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 from support.board_records import writer
-from support.commands import Command, Install
+from support.commands import Install
 
 from seu_bench.cli.main import cli
 
@@ -27,21 +27,16 @@ def completed(monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
     [
         ("seu-bench le", ["plain,leaderboard"]),
         ("seu-bench -q ru", ["plain,run", "plain,runs"]),
-        ("seu-bench run --checkp", ["plain,--checkpoint-every"]),
         ("seu-bench run --strategy ew", ["plain,ewc"]),
         ("seu-bench sweep --strategy seu,ew", ["plain,seu,ewc"]),
-        ("seu-bench run --searcher da", ["plain,darts"]),
         ("seu-bench run --benchmark split_cifar100", ["plain,split_cifar100", "plain,split_cifar100_class"]),
         ("seu-bench run --benchmark my.to", ["file,my.to"]),
-        ("seu-bench tune --executor loc", ["plain,local"]),
         ("seu-bench check-plugin frug", ["plain,frugal"]),
         ("seu-bench run --log mlf", ["plain,mlflow"]),
-        ("seu-bench show --format ", ["plain,text", "plain,json"]),
         ("seu-bench leaderboard --columns acc,forg", ["plain,acc,forgetting"]),
         ("seu-bench list strat", ["plain,strategies"]),
         ("seu-bench list searchers zer", ["plain,zero_cost"]),
         ("seu-bench data fetch cifar100", ["plain,cifar100"]),
-        ("seu-bench completion z", ["plain,zsh"]),
     ],
 )
 def test_what_is_offered(monkeypatch: pytest.MonkeyPatch, line: str, offered: list[str]) -> None:
@@ -63,7 +58,7 @@ def test_a_broken_plugin_hides_nothing(monkeypatch: pytest.MonkeyPatch, install:
     assert "plain,er_ace" in completed(monkeypatch, "seu-bench run --strategy er")
 
 
-@pytest.mark.parametrize("line", ["", "run --strategy ", "show ", "list metrics ", "leaderboard --columns "])
+@pytest.mark.parametrize("line", ["", "run --strategy ", "leaderboard --columns "])
 def test_no_torch(line: str) -> None:
     code = (
         "import atexit, sys; from seu_bench.cli.main import main; heavy = {'torch', 'pandas', 'matplotlib', 'scipy'};"
@@ -75,20 +70,13 @@ def test_no_torch(line: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"") and done.stdout
 
 
-def test_scripts(command: Command) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        answer = command("completion", shell)
-        assert (answer.status, answer.err) == (0, "") and "_SEU_BENCH_COMPLETE" in answer.out
-    assert command("completion", "tcsh").status == 2
-
-
 @pytest.mark.long
 def test_a_real_bash(tmp_path: Path) -> None:
     """Its script defines the function that bash calls for the tab key."""
     (tmp_path / "seu-bench").write_text(f'#!/bin/sh\nexec {sys.executable} -m seu_bench "$@"\n')
     (tmp_path / "seu-bench").chmod(0o755)
     script = (
-        'eval "$(seu-bench completion bash)"; COMP_WORDS=(seu-bench run --strategy ew); COMP_CWORD=3;'
+        'eval "$(_SEU_BENCH_COMPLETE=bash_source seu-bench)"; COMP_WORDS=(seu-bench run --strategy ew); COMP_CWORD=3;'
         "_seu_bench_completion seu-bench; echo ${COMPREPLY[*]}"
     )
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -8,9 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import torch
 from support.commands import Command
-from torch.utils._python_dispatch import TorchDispatchMode
 
 #: What both the paper's tasks and its split of images say: train, valid and test images of each task.
 SIZES = {
@@ -125,33 +123,3 @@ def test_image_passes_of_seu(command: Command, benchmark: str) -> None:
     assert both == sum(stage["image_passes"] for stage in document["stages"].values())
     given = cost(command, "--strategy", "seu", "--benchmark", benchmark, "-o", "genotype=darts_v1")
     assert "search" not in given["stages"]
-
-
-class Allocations(TorchDispatchMode):
-    """The largest tensor that is made anywhere but on the meta device, in elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.largest = 0
-        self.seen = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(tensor, torch.Tensor):
-                self.seen += 1
-                if tensor.device.type != "meta":
-                    self.largest = max(self.largest, tensor.numel())
-        return out
-
-
-@pytest.mark.parametrize("strategy", ["pnn", "seu"])
-@pytest.mark.parametrize("benchmark", ["mixture", "split_cifar100"])
-@pytest.mark.long
-def test_no_weights_are_made(command: Command, strategy: str, benchmark: str) -> None:
-    """Models of millions of parameters are counted without memory for them, where no method is rehearsed."""
-    with Allocations() as made:
-        document = asked_anew(command, "--strategy", strategy, "--benchmark", benchmark, "--protocol", "paper")
-    assert max(document["params_total"]) > 3_000_000
-    assert made.seen > 0
-    assert made.largest < 10_000

@@ -33,10 +33,6 @@ def test_diverged_run_has_failed(command: Command, tmp_path: Path) -> None:
     assert re.search("failed +", command("runs", "--results", tmp_path).out)
 
 
-def test_time_limit_has_its_own(command: Command, tmp_path: Path) -> None:
-    assert command(*RUN, "--max-seconds", "0.001", "--results", tmp_path).status == ExitStatus.OUT_OF_TIME == 75
-
-
 @pytest.mark.parametrize(
     ("fault", "status"),
     [("build", ExitStatus.FAILED), ("raise", ExitStatus.FAILED), ("interrupt", ExitStatus.INTERRUPTED)],
@@ -69,8 +65,3 @@ def test_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 def test_table_has_every_status() -> None:
     """The reference, and the help of the command."""
     assert numbers_in("command_line.md") == [status.value for status in ExitStatus]
-
-
-def test_help_tells_them(command: Command) -> None:
-    told = command("--help").out.partition("Exit status:")[2].partition("\n\n")[0]
-    assert {int(number) for number in re.findall(r"\d+", told)} == {status.value for status in ExitStatus}

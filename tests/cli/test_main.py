@@ -13,7 +13,6 @@ import click
 import pytest
 from support.commands import Command
 
-import seu_bench
 from seu_bench import __version__
 from seu_bench.cli.main import CORE, _status_of
 from seu_bench.plugin.registry import Registry
@@ -41,16 +40,6 @@ def test_starts_quickly(arguments: list[str]) -> None:
     assert done.stderr == "heavy: []\n"
 
 
-def test_package_is_light() -> None:
-    """``import seu_bench`` in a notebook takes no time either, and brings what it offers when it is asked for."""
-    code = (
-        "import sys, seu_bench; dir(seu_bench); print(sorted(seu_bench.__all__), [m for m in sys.modules if m in "
-        f"{(*HEAVY, 'pydantic', 'click')}])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{sorted(seu_bench.__all__)} []"
-
-
 def test_as_a_module() -> None:
     """``python -m seu_bench`` is the same command, by its own name, with the same exit status."""
     for words, status in (["--version"], 0), (["rum"], 2):
@@ -63,20 +52,20 @@ def test_as_a_module() -> None:
 
 
 def test_help_names_every_command(command: Command) -> None:
-    """Every command and every option has a help text."""
+    """Every command and every option has a help text; importing the package takes no time."""
     answer = command("--help")
-    assert answer.status == 0
     for name, factory in CORE.items():
         sub = factory.build()
-        assert f"\n  {name} " in answer.out
-        assert sub.name == name
+        assert f"\n  {name} " in answer.out and sub.help
         assert factory.summary == sub.get_short_help_str(100)
-        assert sub.help
-        assert command(name, "--help").status == 0
         for parameter in sub.params:
             record: dict[str, Any] = parameter.to_info_dict()
             if record["param_type_name"] == "option" and "--format" not in record["opts"]:
                 assert record["help"], f"{name} {record['opts']}"
+    heavy = (*HEAVY, "pydantic", "click")
+    code = f"import sys, seu_bench; dir(seu_bench); print([m for m in sys.modules if m in {heavy}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,6 +105,8 @@ def test_what_is_not_available(command: Command, tmp_path: Path, monkeypatch: py
     answer = command("run", "--strategy", "far")
     assert answer.status == 2
     assert row["unavailable"] in answer.err
+    answer = command("list", "strategies", "ewk")
+    assert (answer.status, answer.out) == (2, "") and "did you mean 'ewc'?" in answer.err
 
 
 #: Kinds whose options tests look at, one name of each, and a line of its table.
@@ -143,17 +134,6 @@ def test_one_name_in_full(command: Command, kind: str) -> None:
         assert re.search(line, command("list", kind, name).out, re.MULTILINE), name
 
 
-def test_options_as_a_program_reads_them(command: Command) -> None:
-    document = json.loads(command("list", "searchers", "darts", "--format", "json").out)
-    options = {option["name"]: option for option in document["options"]}
-    assert (options["epochs"]["type"], options["epochs"]["range"]) == ("int", "> 0")
-    assert options["momentum"]["range"] == ">= 0, < 1"
-    assert (options["order"]["choices"], options["epochs"]["given_as"]) == ([1, 2], "-o searcher.epochs=VALUE")
-    assert "--log-option tensorboard.OPTION=VALUE" in command("list", "loggers", "tensorboard").out
-    answer = command("list", "strategies", "ewk")
-    assert (answer.status, answer.out) == (2, "") and "did you mean 'ewc'?" in answer.err
-
-
 def test_data_for_a_reader_and_a_program(command: Command, tmp_path: Path) -> None:
     """Every data set says where it is looked for and whether it is whole."""
     root = tmp_path / "root"
@@ -166,13 +146,6 @@ def test_data_for_a_reader_and_a_program(command: Command, tmp_path: Path) -> No
     for name, row in rows.items():
         assert any(line.split()[:2] == [name, row["status"]] for line in text.splitlines())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_fetching_what_is_there(command: Command, tmp_path: Path) -> None:
-    """A set that comes with a dependency needs no download; the data root may stand before or after ``fetch``."""
-    for arguments in (["fetch", "digits", "--data-root", tmp_path], ["--data-root", tmp_path, "fetch", "digits"]):
-        answer = command("data", *arguments)
-        assert (answer.status, answer.out) == (0, "digits: embedded\n")
 
 
 def test_reader_that_leaves_early() -> None:

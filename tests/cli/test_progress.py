@@ -10,12 +10,12 @@ from rich.console import Console
 from support.sweeping import plan, record_of
 
 from seu_bench.cli import progress as module
-from seu_bench.cli.progress import ProgressDisplay, SweepDisplay, duration
+from seu_bench.cli.progress import ProgressDisplay, SweepDisplay
 from seu_bench.engine.forecast import Forecast
 from seu_bench.errors import Interruption
 from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.results.record import Record
-from seu_bench.sweeps.driver import JobResult, Remaining
+from seu_bench.sweeps.driver import JobResult
 from seu_bench.training.interfaces import Cost, StageCost
 from seu_bench.training.stage import EpochReport, StageProgress
 
@@ -49,13 +49,6 @@ def report(passes: int, epoch: int, *, done: bool = False, accuracy: float | Non
     return StageProgress("training", 1, epoch, 4, EpochReport(0.5, accuracy), passes, 2.0, done)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "-:--"), (59.6, "1:00"), (61, "1:01"), (3599.6, "1:00:00"), (36_061, "10:01:01")]
-)
-def test_duration(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
 def test_lines_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start with the forecast, for each stage and at the end, without control characters."""
     display, page = shown(monkeypatch, terminal=False)
@@ -65,9 +58,9 @@ def test_lines_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     display.run_finished(record=RECORD.model_copy(update={"status": "finished", "seconds": 61.0}))
     assert page.getvalue().splitlines() == [
         "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,000 image passes, about 9 h",
-        "task 2/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 0:10 left",
+        "task 2/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 10.00 s left",
         "it [red]broke[/red] [2J in two",
-        "finished after 1:01",
+        "finished after 1 min 01 s",
     ]
 
 
@@ -78,7 +71,7 @@ def test_bars_of_a_run(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     display.stage_progress(progress=report(250, 2, accuracy=0.5))
     display.bars.refresh()
     drawn = page.getvalue()
-    assert re.search(r"run +\S+ +25% \d:\d\d:\d\d ETA 0:30", drawn)
+    assert re.search(r"run +\S+ +25% \d:\d\d:\d\d ETA 30.00 s", drawn)
     assert re.search(r"task 2/2 training, epoch 3/4 +\S+( \S+)? +50% \d:\d\d:\d\d accuracy 0.500", drawn)
     display.run_finished(record=RECORD.model_copy(update={"status": status}))
     assert not display.bars.live.is_started
@@ -96,22 +89,21 @@ def test_sweep(terminal: bool) -> None:
     page = StringIO()
     found = plan(strategy="naive", seeds="0-3", options={"epochs": 2})
     first, second, third, _ = found.jobs
-    display = SweepDisplay(found, Console(file=page, force_terminal=terminal, width=160, color_system=None))
+    display = SweepDisplay(found, 2, Console(file=page, force_terminal=terminal, width=160, color_system=None))
     with display.bars:
         display(Started(run_id=first.run_id, where="cuda 1"))
         display(Noticed(run_id=first.run_id, message=EVIL))
         display(JobResult(first, "finished", "", record_of(first, metrics={"acc": 0.5}, seconds=65.0)))
         display(JobResult(second, "lost", EVIL))
-        display(Remaining(125.0))
         display(Interruption("interrupted by SIGINT", 130))
         display(JobResult(third, "pending", made=False))
         (bar,) = display.bars.tasks
-        assert (bar.percentage, bar.fields["note"]) == (50, "2/4 jobs, about 2:05 left")
+        assert (bar.percentage, bar.fields["note"]) == (50, "2/4 jobs, about 1 min 05 s left")
     label = "split_digits smoke: naive (epochs=2), seed"
     lines = [
         f"{label} 0: started on cuda 1",
         f"{label} 0: it [red]broke[/red] [2J in two",
-        f"[1/4] {label} 0: finished in 1:05, accuracy 50.00 %",
+        f"[1/4] {label} 0: finished in 1 min 05 s, accuracy 50.00 %",
         f"[2/4] {label} 1: lost: it [red]broke[/red] [2J in two",
         "interrupted by SIGINT: running jobs write their checkpoints; once more stops at once",
     ]

@@ -11,14 +11,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-import pytest
-from support.commands import Command
 from support.locks import held
 from support.records import a_record
 
-from seu_bench.cli import runs
-from seu_bench.engine.run_folder import RunState, find_state
-from seu_bench.engine.run_progress import PROGRESS_NAME, RunProgress
+from seu_bench.engine.forecast import PROGRESS_NAME, RunProgress
 from seu_bench.results.record import record_path, write_record
 
 EVIL = "[red]x[/red]\x1b[2J\ny"
@@ -80,27 +76,5 @@ def test_a_terminal(tmp_path: Path) -> None:
     os.close(leader)
     first, second = shown.index("z-run"), shown.index("a-finished-run")
     assert first < second and "Ctrl-C ends" in shown
-    assert all(text in shown[first:second] for text in ("60.00 %", "1:15 left", "task 3, search, epoch 3"))
+    assert all(text in shown[first:second] for text in ("60.00 %", "1 min 15 s left", "task 3, search, epoch 3"))
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")
-
-
-def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(3):
-        put(tmp_path, f"run-{number}", "finished", 4)
-    look = runs._Look(tmp_path)
-    assert [run.run_id for run in look()] == ["run-0", "run-1", "run-2"]
-    read: list[str] = []
-
-    def find(results: Path, name: str) -> RunState | None:
-        read.append(name)
-        return find_state(results, name)
-
-    monkeypatch.setattr(runs, "find_state", find)
-    os.utime(put(tmp_path, "run-1", "failed"), (1, 1))
-    assert [run.run_id for run in look()] == ["run-1", "run-0", "run-2"]
-    assert read == ["run-1"]
-
-
-def test_not_with_json(command: Command, tmp_path: Path) -> None:
-    answer = command("runs", "--follow", "--format", "json", "--results", tmp_path)
-    assert answer.status == 2 and "--follow" in answer.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,6 @@ def test_failing_jobs(command: Command, tmp_path: Path) -> None:
     )
     found = records(tmp_path)
     assert sorted(record.status for record in found.values()) == ["failed", "failed", "finished", "finished"]
-    # Leaderboards at the end, with both seeds.
     board = tmp_path / "leaderboards" / "split_digits-v2-quick.md"
     assert f"leaderboard: {board}\n" in first.out
     assert "2 records, 1 configuration" in board.read_text()
@@ -95,27 +93,6 @@ def test_equal_to_single_runs(command: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "b" / "leaderboards").exists()
 
 
-def test_merged_by_copying(command: Command, tmp_path: Path) -> None:
-    """The runs of two sweeps in one folder are one sweep; the leaderboard has both."""
-    asked = ("--strategy", "tiny", "--protocol", "quick", "-o", "epochs=1", *IN_TURN)
-    for seeds, name in (("0", "a"), ("1-2", "b")):
-        assert command("sweep", *asked, "--seeds", seeds, "--results", tmp_path / name).status == 0
-    shutil.copytree(tmp_path / "b" / "runs", tmp_path / "a" / "runs", dirs_exist_ok=True)
-    board = tmp_path / "a" / "leaderboards" / "split_digits-v2-quick.csv"
-    assert read_seeds(board) == [1]
-    assert command("leaderboard", "--results", tmp_path / "a").status == 0
-    assert read_seeds(board) == [3]
-    board.unlink()
-    both = command("sweep", *asked, "--seeds", "0-2", "--results", tmp_path / "a")
-    assert (both.status, jobs_line(both), read_seeds(board)) == (0, "3 jobs: 3 finished, 0 pending", [3])
-
-
-def read_seeds(board: Path) -> list[int]:
-    import pandas
-
-    return [int(seeds) for seeds in pandas.read_csv(board)["seeds"]]
-
-
 def test_held_by_another(command: Command, tmp_path: Path) -> None:
     """A run that another process makes is looked at last, and a row says who has it."""
     asked = ("sweep", "--strategy", "tiny", "--seeds", "0-1", "--protocol", "smoke", *IN_TURN, "--results", tmp_path)
@@ -129,50 +106,3 @@ def test_held_by_another(command: Command, tmp_path: Path) -> None:
     assert "is held by process" in answer.out
     assert answer.err.index(f"seed {second.seed}: started") < answer.err.index(f"seed {first.seed}: started")
     assert command(*asked).status == 0
-
-
-#: An executor that refuses everything and says what it was given. The flag ``--device`` is the command's own.
-FLAGGED = """
-from typing import Annotated
-
-from seu_bench import hookimpl
-from seu_bench.config.options import Options
-from seu_bench.config.run import CommandLine
-from seu_bench.errors import RequestError
-
-
-class FlaggedOptions(Options):
-    queue: Annotated[str, CommandLine(("--queue",), "NAME")] = "short"
-    device: Annotated[str, CommandLine(("--device",))] = "none"
-
-
-class Flagged:
-    summary = "refuses"
-    options = FlaggedOptions
-    detaches = False
-
-    def build(self, options, device, threads):
-        raise RequestError(f"{options.queue}, {options.device}, {device}")
-
-
-@hookimpl
-def register_executors(register):
-    register("flagged", Flagged())
-"""
-
-
-def test_flags_of_an_executor(command: Command, install: Install, tmp_path: Path) -> None:
-    """They come with it; the command's own come first, and ``-o`` reaches every option, but not what a flag set."""
-    unknown = command("sweep", "--queue", "long")
-    assert (unknown.status, "--queue" in unknown.err) == (2, True)
-    install("another", {"flagged": "flagged"}, {"flagged": FLAGGED})
-    asked = ("sweep", "--strategy", "naive", "--protocol", "smoke", "--results", tmp_path, "--executor", "flagged")
-    for given, said in (
-        (("--queue", "long", "--device", "cpu"), "long, none, cpu"),
-        (("-o", "executor.queue=3", "-o", "executor.device=x"), "queue: "),
-        (("--queue", "long", "-o", "executor.queue=x"), "option 'executor.queue' is given twice"),
-        (("--partition", "debug"), "'partition' is not an option"),
-    ):
-        answer = command(*asked, *given)
-        assert answer.status == 2 and said in answer.err, answer.err
-    assert "--queue NAME" in command("sweep", "--help").out

@@ -11,9 +11,8 @@ from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
 from seu_bench.results.labels import configuration_labels, why_not_ranked
-from seu_bench.results.record import Record, StageRecord, write_record
+from seu_bench.results.record import Record, StabilityRecord, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.record_parts import StabilityRecord
 
 
 class TestMatrix:

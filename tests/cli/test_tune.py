@@ -22,17 +22,8 @@ def stranger(install: Install) -> None:
 
 def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     """Trials, the choice and its cost are shown; the file is used by its id, and marked in the record."""
-    asked = (
-        *ASKED,
-        "-g",
-        "learning_rate=0.00001,0.0001,0.2",
-        "--seeds",
-        "100",
-        "-o",
-        "epochs=4",
-        "--results",
-        tmp_path,
-    )
+    tried = ("-g", "learning_rate=0.00001,0.0001,0.2", "--seeds", "100", "-o", "epochs=4")
+    asked = (*ASKED, *tried, "--results", tmp_path)
     planned = command(*asked, "--dry-run")
     assert planned.status == 0
     assert "3 jobs: 0 finished, 3 pending" in planned.out
@@ -45,7 +36,6 @@ def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     )
     assert f"cost: 3 runs, {file.cost.image_passes:,} image passes" in answer.out
     assert re.search(r"^ 0\.2 +\d+\.\d\d % +\*", answer.out, re.MULTILINE)
-    assert "learning_rate=0.2 is the greatest value tried" in answer.out
     again = command(*asked)
     assert "3 jobs: 3 finished, 0 pending" in again.out
     evaluated = ("run", "--strategy", "tiny", "--benchmark", "sealed", "--tuned", file.id)

@@ -12,7 +12,6 @@ from support.commands import Command
 from support.plain_user import plain_user
 
 from seu_bench.results.record import runs_folder
-from seu_bench.results.report import write_report
 
 Break = Callable[[Path], None]
 
@@ -76,15 +75,6 @@ def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> N
     assert page.read_bytes() == before
     page.unlink()
     assert command("report", "--figures", 0, "--results", results).status == 0
-
-
-@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
-def test_standard_output_holds_no_report(results: Path, name: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """An empty page replaces nothing there, and is written."""
-    for folder in runs_folder(results).iterdir():
-        (folder / "record.json").write_text("{}")
-    assert write_report(results, Path(name)).groups == 0
-    assert capfdbinary.readouterr().out.startswith(b"<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "device"])

@@ -53,14 +53,31 @@ def test_values_are_toml_or_text(text: str, value: object) -> None:
     assert (parsed, type(parsed)) == (value, type(value))
 
 
-def test_assignments() -> None:
-    """Blanks around the key and the value do not count; the value may hold an equals sign."""
-    assert parse_assignments(["epochs=3", " searcher.alpha = 0.1 ", "note=a=b", "empty="]) == {
-        "epochs": 3,
-        "searcher.alpha": 0.1,
-        "note": "a=b",
-        "empty": "",
+def test_assignments_and_prefixes() -> None:
+    """Blanks around do not count, a value may hold an equals sign; a known prefix addresses another part of a run."""
+    given = parse_assignments(["epochs=3", " searcher.alpha = 0.1 ", "note=a=b", "empty=", "benchmark.stream.order=1"])
+    assert split_by_prefix(given) == {
+        "": {"epochs": 3, "note": "a=b", "empty": ""},
+        "searcher": {"alpha": 0.1},
+        "creator": {},
+        "benchmark": {"stream.order": 1},
     }
+
+
+def test_layers() -> None:
+    """Later ones win; 3.0 is a whole number."""
+    built = build_options(Cooking, "a cook", {"minutes": 1, "lid": False}, {"minutes": 3.0})
+    assert built == Cooking(minutes=3, lid=False) and type(built.minutes) is int
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("minutes", value) for value in (2.5, "two", [2], True, None, 0)] + [("heat", parse_value("inf"))],
+)
+def test_wrong_numbers(name: str, value: object) -> None:
+    """Nothing is rounded, a truth value is no number, and a record could hold no infinite one."""
+    with pytest.raises(OptionError, match=f"{name}: "):
+        build_options(Cooking, "a cook", {name: value})
 
 
 @pytest.mark.parametrize("assignments", [["epochs"], ["=3"], [" = 3"], ["epochs=3", "epochs=3"], ["a=1", " a =2"]])
@@ -69,24 +86,6 @@ def test_faulty_assignments(assignments: list[str]) -> None:
     with pytest.raises(OptionError) as error:
         parse_assignments(assignments)
     assert error.value.remedy
-
-
-def test_prefixes() -> None:
-    """A known prefix addresses a component or the benchmark; any other key is the strategy's own."""
-    given = {"epochs": 1, "searcher.alpha": 2, "creator.alpha": 3, "benchmark.stream.order": 4, "other.key": 5}
-    assert split_by_prefix(given) == {
-        "": {"epochs": 1, "other.key": 5},
-        "searcher": {"alpha": 2},
-        "creator": {"alpha": 3},
-        "benchmark": {"stream.order": 4},
-    }
-
-
-def test_later_layers_win() -> None:
-    """The protocol's value stands until the user gives another."""
-    assert build_options(Cooking, "a cook", {"minutes": 1, "lid": False}, {"minutes": 2}) == Cooking(
-        minutes=2, lid=False
-    )
 
 
 def test_every_fault_is_named() -> None:
@@ -101,33 +100,6 @@ def test_every_fault_is_named() -> None:
     assert "'boil' or 'fry'" in text
     assert "where: a cook" in text
     assert "the options of a cook are: heat, lid, method, minutes, note" in text
-
-
-@pytest.mark.parametrize("value", [2.5, "two", "", [2], True, None, 0])
-def test_wrong_values_of_a_whole_number(value: object) -> None:
-    """Nothing is rounded, and a truth value is no number."""
-    with pytest.raises(OptionError, match="minutes: "):
-        build_options(Cooking, "a cook", {"minutes": value})
-
-
-@pytest.mark.parametrize("text", ["inf", "-inf", "nan"])
-def test_no_infinite_numbers(text: str) -> None:
-    """TOML knows infinity and NaN; no option does, for a record could not hold them."""
-    with pytest.raises(OptionError, match="heat: "):
-        build_options(Cooking, "a cook", {"heat": parse_value(text)})
-
-
-def test_same_value_written_otherwise() -> None:
-    """Three and 3.0 are the same number of minutes."""
-    built = build_options(Cooking, "a cook", {"minutes": 3.0})
-    assert (built, type(built.minutes)) == (Cooking(minutes=3), int)
-
-
-def test_options_cannot_be_changed() -> None:
-    """A run's options stay what its record says."""
-    options = Cooking()
-    with pytest.raises(ValueError, match="frozen"):
-        options.minutes = 3  # type: ignore[misc]
 
 
 def test_descriptions() -> None:

@@ -47,11 +47,11 @@ def run_id(registry: Registry, request: Request) -> str:
     return resolve(registry, request).spec.run_id
 
 
-def test_slug(registry: Registry) -> None:
-    """A reader sees the benchmark, the protocol, the strategy, what makes it unranked, and the seed."""
+def test_slug_and_precision(registry: Registry) -> None:
+    """A reader sees the benchmark, the protocol, the strategy, what makes it unranked or another run, and the seed."""
     assert re.fullmatch(r"split_digits-smoke-seu-seed3-[0-9a-f]{10}", run_id(registry, BASE))
-    small = changed(strategy="naive", limit=8, synthetic=True)
-    assert re.fullmatch(r"split_digits-smoke-naive-limit8-synthetic-seed3-[0-9a-f]{10}", run_id(registry, small))
+    small = changed(strategy="naive", limit=8, synthetic=True, precision="bf16")
+    assert re.fullmatch(r"split_digits-smoke-naive-limit8-synthetic-bf16-seed3-[0-9a-f]{10}", run_id(registry, small))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ def test_slug(registry: Registry) -> None:
         changed(options={"benchmark.stream.validation": 0.15}),
         changed(options={"benchmark.summary": "other words", "benchmark.default_protocol": "paper"}),
         changed(options={"benchmark.protocols.paper.training.epochs": 7}),
+        changed(precision="float32"),
     ],
     ids=str,
 )
@@ -82,6 +83,8 @@ CHANGES: list[dict[str, Any]] = [
     {"limit": 9},
     {"synthetic": True},
     {"options": {"epochs": 3}},
+    {"precision": "bf16"},
+    {"precision": "bf16-features"},
     {"options": {"preset": "code"}},
     {"options": {"preset": "paper_literal"}},
     {"options": {"genotype": "darts_v1"}},
@@ -98,13 +101,6 @@ def test_every_change_is_another_run(registry: Registry) -> None:
     """Nothing that decides the result is left out, and no two of these are taken for one another."""
     ids = [run_id(registry, BASE), *[run_id(registry, changed(**change)) for change in CHANGES]]
     assert len(set(ids)) == len(CHANGES) + 1
-
-
-def test_order_of_options_is_no_matter(registry: Registry) -> None:
-    """Options are the same in whichever order, and as whichever number, they are given."""
-    one = changed(options={"epochs": 3, "weight_decay": 1.0, "searcher.alpha": 0.5})
-    other = changed(options={"searcher.alpha": 0.5, "weight_decay": 1, "epochs": 3.0})
-    assert run_id(registry, one) == run_id(registry, other)
 
 
 def test_same_in_another_process(registry: Registry) -> None:

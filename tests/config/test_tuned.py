@@ -31,9 +31,7 @@ def test_written_and_read(tmp_path: Path) -> None:
     [
         ("ewc_lambda = 10.0", "ewc_lambda = 20.0"),
         ("score = 0.625", "score = 0.626"),
-        ("seeds = [100, 101]", "seeds = [100]"),
         ("[0.25, 1.0]", "[0.25, 0.5]"),
-        ("image_passes = 1000", "image_passes = 10"),
         ('method = "first-tasks:2"', 'method = "first-tasks:3"'),
     ],
 )

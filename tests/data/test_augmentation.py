@@ -10,8 +10,7 @@ from torch import Tensor
 
 from seu_bench.config.streams import Augmentation
 from seu_bench.data import TaskDataset, TaskImages
-from seu_bench.data.images import SampleIds, sample_ids_of
-from seu_bench.data.normaliser import Augmenter
+from seu_bench.data.images import Augmenter, SampleIds, sample_ids_of
 
 MEAN, STD = torch.tensor([0.2, 0.4, 0.5]), torch.tensor([0.1, 0.2, 0.5])
 

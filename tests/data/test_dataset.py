@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from support.tiny import raw_dataset
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, require_memory
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, require_memory, synthetic_dataset
 from seu_bench.data.sources import definition_source
-from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench.errors import DataError
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -26,29 +25,18 @@ def with_train(images: Any, labels: Any = LABELS) -> RawDataset:
     return RawDataset(DATA.info, RawSplit(images, labels), DATA.test).checked()
 
 
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_floating_point_in_0_to_1(kind: str) -> None:
-    assert with_train(IMAGES.astype(kind) / 255).checksum() == DATA.checksum()
-
-
-@pytest.mark.parametrize("kind", ["int64", "int32", "uint16", ">i2", "uint64"])
-def test_whole_numbers_of_any_width(kind: str) -> None:
-    """Images as well as labels; labels ``[N, 1]`` are ``[N]``."""
-    data = with_train(IMAGES.astype(kind), LABELS.astype(kind)[:, None])
-    assert data.checksum() == DATA.checksum()
-    assert f"{data.train.images.dtype} {data.train.labels.dtype}" == "uint8 int64"
+@pytest.mark.parametrize("kind", ["int32", "uint16", ">i2", "uint64"])
+def test_labels_of_any_width(kind: str) -> None:
+    data = with_train(IMAGES, LABELS.astype(kind))
+    assert data.checksum() == DATA.checksum() and data.train.labels.dtype == np.int64
 
 
 FAULTS: list[tuple[Any, Any, str]] = [
-    (IMAGES.astype(np.float32), LABELS, r"train images: has dtype float32 and values 0\.\.\d+; needed"),
-    (IMAGES.astype(np.float32) / 127.5 - 1, LABELS, r"dtype float32 and values -1\.\.[01].*; needed"),
-    (IMAGES * 16.0 / np.nan, LABELS, r"dtype float64 and values nan\.\.nan"),
-    (IMAGES.astype(np.int64) * 16, LABELS, r"dtype int64 and values 0\.\.\d{4}; needed"),
-    (IMAGES.astype(np.int64) - 1, LABELS, r"dtype int64 and values -1\.\.\d+; needed"),
-    (IMAGES.astype("U3"), LABELS, "dtype <U3; needed"),
-    (IMAGES.transpose(0, 2, 3, 1), LABELS, r"shape \(18, 8, 8, 3\); needed is \(18, 3, 8, 8\), \[N, C, H, W\]"),
+    (IMAGES.astype(np.float32), LABELS, "train images are float32 of shape"),
+    (IMAGES.astype(np.int64), LABELS, "train images are int64 of shape"),
+    (IMAGES.transpose(0, 2, 3, 1), LABELS, r"shape \(18, 8, 8, 3\); needed are uint8 of \(18, 3, 8, 8\)"),
     (IMAGES[:, 0], LABELS, r"shape \(18, 8, 8\); needed"),
-    (IMAGES[1:], LABELS, r"shape \(17, 3, 8, 8\); needed is \(18"),
+    (IMAGES[1:], LABELS, r"shape \(17, 3, 8, 8\); needed are uint8 of \(18"),
     (IMAGES, LABELS[1:], r"labels are int64 of shape \(17,\); needed are integers of \(18,\)"),
     (IMAGES, LABELS.astype(np.float32), r"labels are float32 of shape"),
     (IMAGES, np.eye(3, dtype=np.int64)[LABELS], r"labels are int64 of shape \(18, 3\)"),
@@ -58,7 +46,6 @@ FAULTS: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("images", "labels", "said"), FAULTS, ids=[said[:40] for *_, said in FAULTS])
-@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_arrays_that_would_be_learned_as_noise(images: Any, labels: Any, said: str) -> None:
     with pytest.raises(DataError, match=said) as caught:
         with_train(images, labels)

@@ -15,11 +15,10 @@ import pytest
 import torch
 from PIL import Image
 
-from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.data import TaskImages, TaskStream, build_stream, decoding
-from seu_bench.data.normaliser import pixel_statistics
+from seu_bench.data import TaskImages, TaskStream, build_stream, own_files
+from seu_bench.data.images import pixel_statistics
 from seu_bench.data.sources import definition_source
 from seu_bench.errors import DataError
 
@@ -113,7 +112,7 @@ def test_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert file.stat().st_size == 32 * 3 * 6 * 6 + 64
     assert file.read_bytes()[-64:].decode() == checksum
     with monkeypatch.context() as patch:
-        patch.setattr(decoding, "decoded_in_order", lambda *_: pytest.fail("decoded a second time"))
+        patch.setattr(own_files, "decoded_in_order", lambda *_: pytest.fail("decoded a second time"))
         assert source.load(root).checksum() == checksum
     first = tmp_path / "photos" / "a" / "0.png"
     Image.fromarray(np.zeros((6, 6, 3), dtype=np.uint8)).save(first)
@@ -189,8 +188,8 @@ def test_several_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fill(tmp_path / "photos")
     spec, root = benchmark(tmp_path, "disk"), tmp_path / "root"
     calls: list[str] = []
-    original = decoding.decoded_in_order
-    monkeypatch.setattr(decoding, "decoded_in_order", lambda *given: (calls.append(given[2]), original(*given))[1])
+    original = own_files.decoded_in_order
+    monkeypatch.setattr(own_files, "decoded_in_order", lambda *given: (calls.append(given[2]), original(*given))[1])
     source = definition_source(spec.datasets["photos"], "photos")
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(source.load(root).checksum())) for _ in range(3)]
@@ -205,7 +204,7 @@ def test_several_at_once_decode_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 _PEAK = """
 import re, sys
 from pathlib import Path
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import build_stream
 from seu_bench.data.sources import definition_source

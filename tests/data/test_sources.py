@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -16,7 +15,7 @@ from support.official_formats import random_split, write_cifar, write_idx, write
 from seu_bench.config.benchmark import TorchvisionDefinition
 from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, default_data_root, hold_out
 from seu_bench.data.sources import DigitsSource, TorchvisionSource, definition_source
-from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
+from seu_bench.errors import DataCorruptError, DataError, DataMissingError, UnknownNameError
 from seu_bench_benchmarks.datasets import DATASETS
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -35,12 +34,13 @@ def by_class(name: str, **values: Any) -> TorchvisionDefinition:
     return TorchvisionDefinition.model_validate({"kind": "torchvision", "class_name": name, **values})
 
 
-def small(class_name: str, shape: tuple[int, int, int], learned: RawSplit, tested: RawSplit, **more: Any) -> Any:
+def small(class_name: str, files: str, learned: RawSplit, tested: RawSplit, sha256: Any = None, **more: Any) -> Any:
     """A source that knows that it has these images."""
+    shape = learned.images.shape[1:]
     classes = 1 + int(learned.labels.max())
     each = (tuple(np.bincount(split.labels, minlength=classes).tolist()) for split in (learned, tested))
     known = DatasetInfo("small", *shape, classes, len(learned), len(tested), *each)
-    return TorchvisionSource(by_class(class_name, **more), "small", known)
+    return TorchvisionSource(by_class(class_name, **more), "small", known, files, sha256)
 
 
 # ---------------------------------------------------------------------------------------------------- official sets
@@ -49,16 +49,15 @@ def small(class_name: str, shape: tuple[int, int, int], learned: RawSplit, teste
 def test_official_sizes(tmp_path: Path) -> None:
     """They are known without files, in all and of each class."""
     sizes = {}
-    for name, source in DATASETS.items():
+    for source in DATASETS.values():
         info = source.info(tmp_path)
         sizes[info.name] = (info.num_train, info.num_test, info.num_classes)
+        assert info.class_names and len({*info.class_names}) == info.num_classes
         for each, total in ((info.train_per_class, info.num_train), (info.test_per_class, info.num_test)):
-            assert each and (sum(each), len(each)) == (total, info.num_classes), name
+            assert each and (sum(each), len(each)) == (total, info.num_classes)
     assert sizes == {
         "digits": (1352, 445, 10),
-        "mnist": (60000, 10000, 10),
-        "fashion_mnist": (60000, 10000, 10),
-        "kmnist": (60000, 10000, 10),
+        **dict.fromkeys(("mnist", "fashion_mnist", "kmnist"), (60000, 10000, 10)),
         "emnist_letters": (124800, 20800, 27),
         "svhn": (73257, 26032, 10),
         "cifar10": (50000, 10000, 10),
@@ -77,82 +76,57 @@ def test_absent(name: str, tmp_path: Path) -> None:
     assert f"seu-bench data fetch {name} --data-root {tmp_path}" in (caught.value.remedy or "")
 
 
-@pytest.mark.parametrize(
-    ("name", "class_name"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST"), ("", "KMNIST")]
-)
-def test_mnist_like(name: str, class_name: str, tmp_path: Path) -> None:
-    """Files are read unpacked; official ones have an md5, and a folder of an old torchvision is not believed."""
+@pytest.mark.parametrize("class_name", ["MNIST", "FashionMNIST", "KMNIST"])
+def test_mnist_like(class_name: str, tmp_path: Path) -> None:
+    """Files are read unpacked; of which torchvision has no checksum, the images that are read must be the official."""
     train, test = random_split(40, GREY, 10), random_split(20, GREY, 10, seed=1)
     write_mnist_like(tmp_path, class_name, train, test)
-    (tmp_path / class_name / "processed").mkdir()
-    for file in ("training.pt", "test.pt"):
-        (tmp_path / class_name / "processed" / file).write_bytes(b"unchecked")
-    if name:
-        assert DATASETS[name].state(tmp_path).status == "corrupt"
-        with pytest.raises(DataCorruptError, match=r"train-images-idx3-ubyte is not the official file") as caught:
-            DATASETS[name].load(tmp_path)
-        assert f"seu-bench data fetch {name}" in (caught.value.remedy or "")
-    source = small(class_name, GREY, train, test)
+    source = small(class_name, f"{class_name}/raw/*-ubyte", train, test)
     state = source.state(tmp_path)
     assert (state.status, state.bytes) == ("complete", 60 * 785 + 2 * 16 + 2 * 8)
-    same(source.load(tmp_path), train, test)
+    data = source.load(tmp_path)
+    same(data, train, test)
+    small(class_name, "*", train, test, data.checksum()).load(tmp_path)
+    images = tmp_path / class_name / "raw" / "train-images-idx3-ubyte"
+    images.write_bytes(images.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataCorruptError, match=r"corrupt: its 40 training and 20 test images are not those of"):
+        small(class_name, "*", train, test, data.checksum()).load(tmp_path)
 
 
 def test_emnist_letters(tmp_path: Path) -> None:
     train, test = random_split(52, GREY, 27, first=1), random_split(26, GREY, 27, seed=1, first=1)
     write_mnist_like(tmp_path, "EMNIST", train, test, split="letters")
     letters: dict[str, Any] = {"train": {"split": "letters"}, "test": {"split": "letters"}}
-    same(small("EMNIST", GREY, train, test, **letters).load(tmp_path), train, test)
-    with pytest.raises(DataCorruptError, match=r"it has 52 training and 26 test images .*needed: 124800 and 20800"):
+    same(small("EMNIST", "EMNIST/raw/*", train, test, **letters).load(tmp_path), train, test)
+    with pytest.raises(DataCorruptError, match=r"its 52 training and 26 test images .*has 124,800 and 20,800"):
         DATASETS["emnist_letters"].load(tmp_path)
 
 
-def test_incomplete(tmp_path: Path) -> None:
-    train, test = random_split(40, GREY, 10), random_split(20, GREY, 10)
-    write_mnist_like(tmp_path, "KMNIST", train, test)
-    (tmp_path / "KMNIST/raw/t10k-labels-idx1-ubyte").unlink()
-    source = small("KMNIST", GREY, train, test)
-    state = source.state(tmp_path)
-    assert state.status == "incomplete" and "t10k-labels-idx1-ubyte" in state.detail
-    with pytest.raises(DataMissingError, match="t10k-labels-idx1-ubyte"):
-        source.load(tmp_path)
-
-
-FAULTS = ["truncated", "longer", "header", "magic", "axes", "type", "size", "labels", "counts", "fewer", "empty"]
-
-
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["absent", "truncated", "longer", "header", "type", "labels", "counts", "fewer"])
 def test_damaged_idx(fault: str, tmp_path: Path) -> None:
     """Of files whose md5 is not known: sizes, and how many there are of each class."""
     train, test = random_split(40, GREY, 10), random_split(20, GREY, 10)
     write_mnist_like(tmp_path, "KMNIST", train, test)
     images, labels = (tmp_path / f"KMNIST/raw/train-{name}-ubyte" for name in ("images-idx3", "labels-idx1"))
     content = images.read_bytes()
-    if fault in ("truncated", "longer", "header"):
+    if fault == "absent":
+        images.unlink()
+    elif fault in ("truncated", "longer", "header"):
         images.write_bytes({"truncated": content[:-101], "longer": content + b"\0", "header": content[:3]}[fault])
-    elif fault == "magic":
-        images.write_bytes(bytes.fromhex("1f8b0800") + content[4:])
-    elif fault == "axes":
-        write_idx(labels, train.labels[:, None])
     elif fault == "type":
         labels.write_bytes(bytes((0, 0, 9, 1)) + labels.read_bytes()[4:])
-    elif fault == "size":
-        write_idx(images, train.images[:, 0, ::2, ::2])
     elif fault == "labels":
         write_idx(labels, np.where(np.arange(40) == 7, 10, train.labels))
     elif fault == "counts":
         write_idx(labels, train.labels[:39])
     else:
-        kept = 30 if fault == "fewer" else 0
-        write_idx(images, train.images[:kept, 0])
-        write_idx(labels, train.labels[:kept])
-    source = small("KMNIST", GREY, train, test)
+        write_idx(images, train.images[:30, 0])
+        write_idx(labels, train.labels[:30])
+    source = small("KMNIST", "KMNIST/raw/*", train, test)
     assert source.state(tmp_path).status == "corrupt"
-    with pytest.raises(
-        DataCorruptError, match=r"'small' is corrupt: (.|\n)*delete the set's files and fetch"
-    ) as caught:
+    said = r"'small' is corrupt: (.|\n)*delete KMNIST/raw/\* there, and|'small' has files that are no usable images"
+    with pytest.raises(DataCorruptError, match=said):
         source.load(tmp_path)
-    assert caught.value.where == str(tmp_path)
 
 
 def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +136,7 @@ def test_svhn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = write_svhn(tmp_path, train, test)
     assert DATASETS["svhn"].state(tmp_path).status == "corrupt"
     monkeypatch.setattr(SVHN, "split_list", {n: ["", f"{n}_32x32.mat", md5] for n, md5 in sums.items()})
-    same(small("SVHN", COLOUR, train, test).load(tmp_path), train, test)
+    same(small("SVHN", "*.mat", train, test).load(tmp_path), train, test)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("cifar10", 10), ("cifar100", 100)])
@@ -172,7 +146,7 @@ def test_cifar(name: str, classes: int, tmp_path: Path, monkeypatch: pytest.Monk
     sums = write_cifar(tmp_path, classes == 100, train, test)
     with monkeypatch.context() as patch:
         patch.setattr("pickle.load", lambda *_, **__: pytest.fail("unpickled"))
-        with pytest.raises(DataCorruptError, match="is not the official file"):
+        with pytest.raises(DataCorruptError, match="files are damaged or missing"):
             DATASETS[name].load(tmp_path)
     from torchvision.datasets import CIFAR10, CIFAR100
 
@@ -180,26 +154,18 @@ def test_cifar(name: str, classes: int, tmp_path: Path, monkeypatch: pytest.Monk
     for table in ("train_list", "test_list"):
         monkeypatch.setattr(cls, table, [[file, sums[file]] for file, _ in getattr(cls, table)])
     monkeypatch.setattr(cls, "meta", {**cls.meta, "md5": sums[cls.meta["filename"]]})
-    same(small(cls.__name__, COLOUR, train, test).load(tmp_path), train, test)
+    same(small(cls.__name__, "*/*", train, test).load(tmp_path), train, test)
     for file in (cls.test_list[0][0], cls.meta["filename"]):
         path = tmp_path / cls.base_folder / file
         content = path.read_bytes()
         path.write_bytes(content[:-1])
-        with pytest.raises(DataCorruptError, match=f"{path.name} is not the official file"):
+        with pytest.raises(DataCorruptError, match="files are damaged or missing"):
             DATASETS[name].load(tmp_path)
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("name", "host"),
-    [
-        ("mnist", "ossci-datasets.s3.amazonaws.com"),
-        ("emnist_letters", "biometrics.nist.gov"),
-        ("svhn", "ufldl.stanford.edu"),
-        ("cifar100", "www.cs.toronto.edu"),
-    ],
-)
-def test_fetch_without_network(name: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["mnist", "emnist_letters", "svhn", "cifar100"])
+def test_fetch_without_network(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_: object, **__: object) -> None:
         raise URLError("Temporary failure in name resolution")
 
@@ -209,8 +175,7 @@ def test_fetch_without_network(name: str, host: str, tmp_path: Path, monkeypatch
     with pytest.raises(DataError) as caught:
         DATASETS[name].fetch(tmp_path / "new")
     assert not isinstance(caught.value, DataMissingError | DataCorruptError)
-    assert repr(name) in caught.value.what and host in caught.value.what
-    assert "name resolution" in caught.value.what and "\n" not in caught.value.what
+    assert repr(name) in caught.value.what and "\n" not in caught.value.what
     assert "by hand" in (caught.value.remedy or "") and "--data-root" in (caught.value.remedy or "")
 
 
@@ -224,13 +189,13 @@ def test_fetch_downloads_and_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert Path(download_root) == tmp_path / "KMNIST" / "raw"
 
     monkeypatch.setattr("torchvision.datasets.mnist.download_and_extract_archive", download)
-    source = small("KMNIST", GREY, train, test)
+    source = small("KMNIST", "KMNIST/raw/*", train, test)
     source.fetch(tmp_path)
     assert len(calls) == 4 and "codh.rois.ac.jp" in calls[0]
     same(source.load(tmp_path), train, test)
     source.fetch(tmp_path)
     assert len(calls) == 4  # it is whole: nothing to do
-    with pytest.raises(DataCorruptError, match="needed: 60000 and 10000"):
+    with pytest.raises(DataCorruptError, match="which has 60,000 and 10,000"):
         DATASETS["kmnist"].fetch(tmp_path)
 
 
@@ -287,20 +252,17 @@ def test_class_with_split_argument(tmp_path: Path) -> None:
     data = source.load(tmp_path)
     assert data.train.images.shape == (6, 3, 6, 7) and data.info.class_names == ("negative", "positive")
     assert (data.info.train_per_class, data.info.test_per_class) == ((3, 3), (2, 2))
-    with pytest.raises(DataError, match=r"images of different sizes: \(20, 20\) first, image 1 \(20, 21\)"):
+    with pytest.raises(DataError, match=r"images of different sizes: \(20, 20\) first, then \(20, 21\)"):
         definition_source(by_class("RenderedSST2"), "mine").load(tmp_path)
 
 
 def test_class_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = definition_source(by_class("MNIST"), "mine")
-    folder = tmp_path / '$(touch X)"'
-    assert source.state(folder).status == "missing"
+    assert source.state(tmp_path).status == "missing"
     with pytest.raises(DataMissingError) as caught:
-        source.load(folder)
-    assert caught.value.where == str(folder)
-    call = f"MNIST(root='{folder}', train={{}}, download=True)"
-    code = f"from torchvision.datasets import MNIST; {call.format(True)}; {call.format(False)}"
-    assert shlex.join(["python", "-c", code]) in str(caught.value.remedy)
+        source.load(tmp_path)
+    assert caught.value.where == str(tmp_path)
+    assert f"torchvision.datasets.MNIST('{tmp_path}', download=True)" in str(caught.value.remedy)
     monkeypatch.setattr("torchvision.datasets.mnist.download_and_extract_archive", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # of no fault of files or the network
         source.fetch(tmp_path)
@@ -310,21 +272,18 @@ def test_faulty_classes(tmp_path: Path) -> None:
     """Names and arguments."""
     with pytest.raises(UnknownNameError, match=r"no class 'FakeDate' \(did you mean 'FakeData'\?\)"):
         definition_source(by_class("FakeDate"), "mine").load(tmp_path)
-    with pytest.raises(SpecError) as caught:
-        given = by_class("FakeData", train={"sise": 3, "transform": 1}, test={"spilt": 2})
-        definition_source(given, "mine").load(tmp_path)
-    assert len(caught.value.faults) == 3 and "datasets.mine.test.spilt" in caught.value.faults[2]
-    with pytest.raises(SpecError, match=r"torchvision.datasets.EMNIST refuses(.|\n)*\[datasets.mine.train\]"):
-        definition_source(by_class("EMNIST"), "mine").load(tmp_path)
+    for definition in (by_class("FakeData", train={"sise": 3}), by_class("EMNIST")):
+        with pytest.raises(DataError, match=r"is refused by torchvision.datasets(.|\n)*\[datasets.mine.train\]"):
+            definition_source(definition, "mine").load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ((Image.new("RGB", (4, 4)), (1, 2)), "labels that are tuple, not int"),
+        ((Image.new("RGB", (4, 4)), (1, 2)), "image 0: it is no pair of an image and an int"),
         ((Image.new("RGB", (4, 4)), -1), "negative labels"),
-        (Image.new("RGB", (4, 4)), "does not give pairs"),
-        ((Image.new("F", (4, 4)), 1), "image 0 cannot be read: its pixels have more than 8 bits"),
+        (Image.new("RGB", (4, 4)), "it is no pair"),
+        ((Image.new("F", (4, 4)), 1), "image 0: its pixels have more than 8 bits"),
     ],
 )
 def test_class_that_gives_no_labels(answer: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,13 @@ from support.tiny import all_threads, benchmark, one_thread, raw_dataset
 from torchvision.transforms import Compose, Normalize, ToTensor
 
 import seu_bench_benchmarks
-from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
-from seu_bench.data.planning import dataset_names, ordered_tasks, plan_stream
+from seu_bench.data.planning import plan_stream
 from seu_bench.data.streams import build_stream, fingerprint
+from seu_bench.data.tasks import dataset_names, ordered_tasks
 from seu_bench.errors import RequestError
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -162,15 +162,15 @@ def datasets_spec(**tasks: dict[str, Any]) -> BenchmarkSpec:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (datasets_spec(a={"dataset": "grey", "classes": 2}), "labels 0 to 2 but its head has 2"),
-        (datasets_spec(a={"dataset": "grey", "label_offset": 1}), "has labels -1 to 1 but its head has 2"),
+        (datasets_spec(a={"dataset": "grey", "classes": 2}), "labels 0 to 2, but its head has 2"),
+        (datasets_spec(a={"dataset": "grey", "label_offset": 1}), "of labels -1 to 1, but its head has 2"),
         (datasets_spec(a={"dataset": "grey"}, b={"dataset": "colour"}), "differ in shape: a .1, 8, 8., b .3, 8, 8."),
         (datasets_spec(a={"dataset": "grey"}, b={"dataset": "large"}), "differ in shape"),
         (datasets_spec(a={"dataset": "colour", "input": {**UNCHANGED, "channels": 1}}), "cannot be repeated to 1"),
         (datasets_spec(a={"dataset": "colour", "input": {"mean": [0, 0], "std": [1, 1]}}), "2 means for images of 3"),
-        (classes_spec(groups=[[0], [7]]), r"names classes \[7\] but 'tiny' has 3"),
+        (classes_spec(groups=[[0], [7]]), r"names classes \[7\], but 'tiny' has 3"),
         (classes_spec(classes_per_task=4), "has tasks of 4 classes, but 'tiny' has 3"),
-        (classes_spec(classes_per_task=1, order=[0, 1]), r"stream.order of benchmark 'tiny' is \[0, 1\]"),
+        (classes_spec(classes_per_task=1, order=[0, 1]), r"benchmark 'tiny' has the order \[0, 1\]"),
     ],
 )
 def test_what_does_not_fit(spec: BenchmarkSpec, message: str) -> None:
@@ -206,9 +206,6 @@ def test_fingerprint() -> None:
             other = replace(data, **{split: replace(part, **{change: array})})
             others.add(fingerprint(spec, {"tiny": other}))
     assert len(others) == 8
-
-
-setup_module, teardown_module = one_thread, all_threads
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -352,5 +349,5 @@ def test_first_tasks() -> None:
 
 def test_too_few_to_withhold() -> None:
     few = raw_dataset([3] * 6, [10] * 6)
-    with pytest.raises(RequestError, match="has 1 validation images: none can be withheld"):
+    with pytest.raises(RequestError, match="with 1 validation images: none can be withheld"):
         build_stream(SPEC, lambda _: few, ImageLimits(), 0, **VALIDATION)

@@ -39,16 +39,6 @@ def written(tmp_path: Path) -> Path:
 # --- the file -----------------------------------------------------------------------------------------------------
 
 
-def test_round_trip(written: Path) -> None:
-    """Tensors to the bit, plain values as they are, and a header that tells where it stands without them."""
-    state = read_checkpoint(written, "a-run")
-    assert torch.equal(state["weights"]["w"], STATE["weights"]["w"])
-    assert (state["epoch"], state["loss"]) == (3, float("inf"))
-    header = read_header(written)
-    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 3)
-    assert str(header.position) == "task 2, training, epoch 2 of 5"
-
-
 IMAGES = torch.arange(48.0).reshape(2, 3, 4, 2)
 ODD: dict[str, Any] = {
     "row by row": IMAGES,
@@ -85,23 +75,24 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
-    """Types, shapes and numbers; layouts too, where a tensor fills its memory."""
+    """Types, shapes and numbers; layouts too, where a tensor fills its memory; and a header that tells where it is."""
     path = tmp_path / "000001.ckpt"
     write_checkpoint(path, "a-run", HERE, ODD)
     back = read_checkpoint(path, "a-run")
     assert equal(ODD, back)
     for name in ("row by row", "channels last", "turned"):
         assert back[name].stride() == ODD[name].stride()
+    header = read_header(path)
+    assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 3)
+    assert str(header.position) == "task 2, training, epoch 2 of 5"
 
 
 def test_tensors_are_stored_once(tmp_path: Path) -> None:
     """Weights are in the model's state and in the stage's; the file holds them once."""
     tensor = torch.randn(1000)
-    sizes = [
-        write_checkpoint(tmp_path / f"{len(state)}.ckpt", "a-run", HERE, state)
-        for state in ({"one": tensor}, {"one": tensor, "two": tensor})
-    ]
-    assert sizes[1] - sizes[0] < 500
+    for count in (1, 2):
+        write_checkpoint(tmp_path / f"{count}.ckpt", "a-run", HERE, {str(name): tensor for name in range(count)})
+    assert (tmp_path / "2.ckpt").stat().st_size - (tmp_path / "1.ckpt").stat().st_size < 500
 
 
 def test_cut_anywhere(written: Path) -> None:
@@ -138,7 +129,6 @@ def test_any_flipped_bit(written: Path) -> None:
     [
         ({"run_id": "b-run"}, "it belongs to the run 'b-run'"),
         ({"schema_version": 99, "seu_bench": "9.9"}, "it was written by seu-bench 9.9"),
-        ({"bytes": 1}, "bytes long, and was 1"),
         ({"sha256": "0" * 64}, "the checksum does not fit"),
         ({"format": "another checkpoint"}, "it is no checkpoint of seu-bench"),
     ],
@@ -181,7 +171,7 @@ def test_last_two_are_kept(tmp_path: Path) -> None:
         folder.write(HERE.model_copy(update={"epoch": epoch}), {"epoch": epoch})
     assert [path.name for path in folder.newest_first()] == ["000012.ckpt", "000011.ckpt"]
     assert [read_checkpoint(path, "a-run")["epoch"] for path in folder.newest_first()] == [11, 10]
-    folder.set_aside(folder.newest_first()[0])
+    folder.newest_first()[0].write_bytes(b"")
     position = folder.position()
     assert position is not None and position.epoch == 10
     folder.clear()

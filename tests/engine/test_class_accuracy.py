@@ -20,7 +20,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.engine.verification import request_of, verify
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, write_record
+from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import compute_metrics, without_times
 from seu_bench.training.stage import StageProgress
@@ -112,17 +112,6 @@ def test_counts_are_those_of_the_model(learn: Learn, benchmark: Path, tmp_path: 
     assert record.metrics["acc"] != pytest.approx(record.metrics["image_acc"])
 
 
-def test_a_class_that_comes_back_keeps_its_name(learn: Learn) -> None:
-    """It is counted with the images of each task that has it."""
-    groups = {"backbone": "linear", "epochs": 1, "benchmark.stream.scenario": "class"}
-    record = learn(options=groups | {"benchmark.stream.groups": [[2, 0], [4, 2, 3]]})
-    named = [
-        [(record.class_name(task, place), images) for place, (_, images) in enumerate(counts)]
-        for task, counts in enumerate(record.task_class_counts)
-    ]
-    assert named == [[("2", 12), ("0", 24)], [("4", 6), ("2", 12), ("3", 1)]]
-
-
 def test_a_resumed_run_keeps_them(learn: Learn, tmp_path: Path) -> None:
     """Stopped after the first task it has that one's; resumed, all that an uninterrupted run has."""
     stop = StopRequest()
@@ -150,15 +139,3 @@ def test_verify_counts_anew(learn: Learn, benchmark: Path, tmp_path: Path) -> No
     )
     write_record(tmp_path, moved)
     assert [name for name, passed in found().items() if passed is False] == ["record", "accuracy"]
-
-
-def test_older_records(learn: Learn, tmp_path: Path) -> None:
-    """Accuracy over images follows from what they have; nothing is made up of their classes."""
-    record = learn()
-    new = {"image_acc", "balanced_acc"}
-    metrics = {name: value for name, value in record.metrics.items() if name not in new}
-    write_record(
-        tmp_path, record.model_copy(update={"task_class_counts": (), "task_class_names": (), "metrics": metrics})
-    )
-    older = read_record(tmp_path / "runs" / record.run_id)
-    assert older.metrics == metrics | {"image_acc": record.metrics["image_acc"]}

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from seu_bench.config.matched import Matched
-from seu_bench.config.run import Request
+from seu_bench.config.run import Matched, Request
 from seu_bench.engine.launcher import FACTOR, launch, matched_request, nearest
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, write_record
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord, Record, read_record, write_record
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import SweepSpec
 
@@ -92,13 +90,6 @@ def test_passes_of_one_run(registry: Registry, results: Path) -> None:
     assert (found.matched.run, found.matched.seeds, found.matched.option) == (name, (0,), "epochs")
     assert found.options == {"epochs": found.matched.chosen}
     assert isinstance(found.matched.chosen, int)
-
-
-@pytest.mark.long
-def test_other_seeds_choose_the_same(registry: Registry, results: Path) -> None:
-    """So that they are seeds of one configuration."""
-    options = [matched_request(registry, request(results, seed=seed, match="params=seu")).options for seed in (0, 5)]
-    assert options[0] == options[1]
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, StabilityRecord
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.results.record_parts import StabilityRecord
 from seu_bench.training.monitoring.learning import Stability
 from seu_bench.training.stage import EpochReport, StageProgress
 
@@ -96,14 +95,6 @@ def test_the_record_has_stability_and_clipped_steps(unstable: tuple[Record, list
     assert {(stage.clipped_share, stage.stability) for stage in others} == {(None, None)}
 
 
-def test_stable_settings_are_recorded_without_a_word(tmp_path: Path) -> None:
-    """The value is there for whoever wants to know how far it is from the bound."""
-    record, messages = run_ewc(tmp_path, ewc_lambda=1e-6)
-    assert messages == []
-    found = [stage.stability for stage in record.stages if stage.name == "training"]
-    assert all(it is not None and it.value < it.bound for it in found[1:])
-
-
 def progress(stability: Stability | None) -> StageProgress:
     """The end of a training stage."""
     return StageProgress("training", 0, 1, 1, EpochReport(), 0, 0.0, done=True, stability=stability)
@@ -172,13 +163,6 @@ def test_rows_are_the_test_images(record: Record) -> None:
     assert errors is not None and 0 <= errors <= 1
 
 
-def test_trained_on_the_whole_stream(tmp_path: Path) -> None:
-    """It is evaluated once, with the answers of all tasks."""
-    found, _ = learned(tmp_path, "class", "joint")
-    assert [sum(row) for row in found.task_confusion] == [images for *_, images in found.task_images]
-    assert found.metrics["task_accuracy"] is not None and found.metrics["avg_incremental_acc"] is None
-
-
 @pytest.mark.parametrize("scenario", ["task", "domain"])
 def test_other_scenarios_have_none(tmp_path: Path, scenario: str) -> None:
     """An answer there is no class of another task."""
@@ -197,10 +181,3 @@ def test_a_resumed_run_keeps_it(tmp_path: Path, record: Record) -> None:
     assert [len(row) for row in begun.task_confusion] == [5, 5, 0, 0, 0]
     assert begun.metrics["task_accuracy"] is None
     assert without_times(learned(tmp_path, "class")[0]) == without_times(record)
-
-
-def test_it_is_in_the_record_before_the_next_evaluation(record: Record) -> None:
-    recorder = recorder_of(record.model_copy(update={"task_confusion": ()}), [])
-    recorder.load_state_dict(record.model_dump(mode="json"))
-    recorder.update(status="running")
-    assert recorder.record.task_confusion == record.task_confusion

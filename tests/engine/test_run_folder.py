@@ -15,7 +15,6 @@ import pytest
 from support.commands import TINY, Command, write_package
 from support.locks import locked
 
-from seu_bench.engine.checkpoint import Position
 from seu_bench.engine.run_folder import list_runs
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import Record, write_record
@@ -203,11 +202,6 @@ def test_states(tmp_path: Path, command: Command) -> None:
     assert [(run["run_id"], run["pid"], run["tasks"]) for run in listed] == [("e", os.getpid(), 2)]
 
 
-def test_no_runs(tmp_path: Path, command: Command) -> None:
-    """An empty folder is no error."""
-    assert command("runs", "--results", tmp_path).out == f"no runs in {tmp_path}\n"
-
-
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
@@ -227,10 +221,3 @@ def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
     # No matter how many epochs a fast machine was through when the signal came.
     assert (run.state, run.detail) == ("interrupted", "interrupted by SIGTERM")
     assert run.position is None or (run.position.task, run.position.stage) == (0, "training")
-
-
-def test_positions() -> None:
-    """Between tasks, within a stage, before an evaluation."""
-    assert str(Position(task=0)) == "task 1"
-    assert str(Position(task=3, stage="search", epoch=2, epochs=9)) == "task 4, search, epoch 2 of 9"
-    assert str(Position(task=3, stage="evaluation")) == "task 4, evaluation"

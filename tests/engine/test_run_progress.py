@@ -9,7 +9,7 @@ import pytest
 from support.records import a_record
 
 import seu_bench
-from seu_bench.engine.run_progress import PROGRESS_NAME, ProgressFile, RunProgress, read_progress
+from seu_bench.engine.forecast import PROGRESS_NAME, ProgressFile, RunProgress, read_progress
 from seu_bench.errors import ResultsError, RunError
 from seu_bench.results.record import StageRecord, record_path
 from seu_bench.training.costing import fixed_cost

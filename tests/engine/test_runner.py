@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +59,6 @@ def test_record_of_a_run(tiny: Path, tmp_path: Path) -> None:
     assert record.metrics["peak_memory_bytes"] is None
     assert record.environment.device.startswith("cpu")
     assert {"torch", "avalanche-lib", "python"} <= set(record.environment.versions)
-
-
-def test_same_seed_same_record(tiny: Path, tmp_path: Path) -> None:
-    """Two runs of one seed differ in clocks alone; another seed is another run."""
-    first, second = (make(tmp_path / name).record for name in "ab")
-    assert without_times(first) == without_times(second)
-    assert first != second
-    other = make(tmp_path / "a", seed=1).record
-    assert (other.accuracy_matrix, other.run_id) != (first.accuracy_matrix, first.run_id)
 
 
 def test_finished_run_is_not_run_again(tiny: Path, tmp_path: Path) -> None:
@@ -143,24 +132,6 @@ def test_failing_strategy(command: Command, tiny: Path, tmp_path: Path, fault: s
     assert (record.metrics["acc"], record.may_be_ranked) == (None, False)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "option", "named"),
-    [
-        ("naive", "batch_size=1", "raise batch_size"),
-        ("ewc", "batch_size=1", "raise batch_size"),
-        ("naive", "width=1e300", "such as width"),
-    ],
-)
-def test_impossible_value(command: Command, tmp_path: Path, strategy: str, option: str, named: str) -> None:
-    """The user's value is the reason: the option is named, and nobody is told to repair the package."""
-    network = "resnet18" if "batch" in option else "mlp"
-    asked = ("--strategy", strategy, "--protocol", "smoke", "--limit", 8, "--results", tmp_path, "--device", "cpu")
-    answer = command("run", *asked, "-o", f"backbone={network}", "-o", "epochs=1", "-o", option)
-    assert answer.status == 3
-    assert named in answer.err
-    assert "repair it" not in answer.err and "report it" not in answer.err
-
-
 @pytest.mark.parametrize("fault", ["build", "cost"])
 def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -> None:
     """It fails like one that cannot be trained."""
@@ -169,29 +140,6 @@ def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -
     (folder,) = (tmp_path / "runs").iterdir()
     assert read_record(folder).status == "failed"
     assert "LookupError" in (folder / "error.txt").read_text()
-
-
-@pytest.mark.filterwarnings("ignore:the source of")  # it is imported anew
-def test_failed_run_is_run_again(tiny: Path, tmp_path: Path) -> None:
-    """Once it goes well, nothing is left of the failure."""
-    failing = make_failing(tmp_path)
-    path = record_path(tmp_path, failing)
-    document = json.loads(path.read_text())
-    assert document["status"] == "failed"
-    # The strategy is mended: the same request trains now.
-    source = tiny / "tiny_plugin.py"
-    source.write_text(source.read_text().replace("raise ZeroDivisionError", "pass  # mended: ZeroDivisionError"))
-    del sys.modules["tiny_plugin"]
-    record = make(tmp_path, options={"fault": "raise"}).record
-    assert (record.run_id, record.status, record.error) == (failing, "finished", None)
-    assert files(tmp_path) == [f"runs/{failing}/{name}" for name in ("model.safetensors", "record.json")]
-
-
-def make_failing(results: Path) -> str:
-    with pytest.raises(RunError):
-        make(results, options={"fault": "raise"})
-    (folder,) = (results / "runs").iterdir()
-    return folder.name
 
 
 def test_interrupted(command: Command, tiny: Path, tmp_path: Path) -> None:
@@ -227,16 +175,6 @@ def register_metrics(register):
     register("nothing", Metric(lambda record: None))
     register("not_a_number", Metric(lambda record: float("nan")))
 """
-
-
-def test_metrics_of_plugins(tiny: Path, install: Install, tmp_path: Path) -> None:
-    """Their values lie beside those defined here; what is not a finite number was not measured."""
-    install("more-metrics", {"more": "more_metrics"}, {"more_metrics": METRICS})
-    record = make(tmp_path).record
-    assert record.metrics["best"] == max(v for row in record.accuracy_matrix for v in row if v is not None)
-    assert record.metrics["tasks"] == 5
-    assert (record.metrics["nothing"], record.metrics["not_a_number"]) == (None, None)
-    assert read_record(record_path(tmp_path, record.run_id)) == record
 
 
 @pytest.mark.parametrize(("answer", "problem"), [("1 / 0", "ZeroDivisionError"), ("'many'", "'many'")])

@@ -123,14 +123,6 @@ def test_finished_run_keeps_its_model(seu: Path, naive: Path) -> None:
     assert metadata((naive / MODEL_NAME).read_bytes())["architecture"] == {}
 
 
-@pytest.mark.long
-def test_equal_runs_leave_equal_bytes(command: Command, seu: Path, tmp_path: Path) -> None:
-    """The same run in another folder: the same file, bit by bit."""
-    again = RunFolders(command, (*SMALL, "--results", tmp_path), {"seu": SMALL_SEU})["seu"]
-    assert again.name == seu.name
-    assert (again / MODEL_NAME).read_bytes() == (seu / MODEL_NAME).read_bytes()
-
-
 def test_loaded_model_answers(seu: Path, results: Path) -> None:
     """It knows what it is, gives what the run measured, and cannot be trained by accident."""
     record = read_record(seu)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.launcher import launch
 from seu_bench.errors import RunError
-from seu_bench.results.record import Record, read_record
+from seu_bench.results.record import Record
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.hardware import usable_cores
 
@@ -95,22 +92,3 @@ def test_more_than_cores(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- executors
-
-
-@pytest.mark.long
-def test_whoever_asks_on_whichever_machine(tmp_path: Path) -> None:
-    """The same weights by the command, a sweep and Python, whatever the environment says of threads."""
-    asked = ("--strategy", "naive", "--protocol", "smoke", "--device", "cpu")
-    records = []
-    for name, threads, what in (("one", "1", "run"), ("two", "2", "run"), ("sweep", "2", "sweep")):
-        command = [*MAIN, what, *asked, "--results", str(tmp_path / name)]
-        done = subprocess.run(
-            command, env={**os.environ, "OMP_NUM_THREADS": threads}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        (path,) = (tmp_path / name / "runs").iterdir()
-        records.append(read_record(path))
-    records.append(seu_bench.run("naive", protocol="smoke", device="cpu", results=tmp_path / "python"))
-    assert {record.environment.threads for record in records} == {1}
-    assert len({record.weights_sha256 for record in records}) == 1
-    assert len({record.run_id for record in records}) == 1

@@ -120,7 +120,7 @@ def test_changed_byte(command: Command, copy: Path, place: float) -> None:
     content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
     path.write_bytes(content)
     found = failed(command, copy)
-    assert found["weights"].startswith(f"{path}: SHA-256 {hashlib.sha256(content).hexdigest()}, and the record names")
+    assert found["weights"].endswith(f"found 'SHA-256 {hashlib.sha256(content).hexdigest()}'")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"not weights at all"])
@@ -148,15 +148,13 @@ def test_damaged_weights(command: Command, copy: Path, content: bytes) -> None:
     ],
 )
 def test_any_edit_of_the_record(command: Command, copy: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Also of what cannot be measured again, by the record's digest; a record without one is not compared."""
+    """Also of what cannot be measured again, by the record's digest."""
     document = json.loads((copy / "record.json").read_text())
     edit(document)
     (copy / "record.json").write_text(json.dumps(document))
     answer, checks = asked(command, copy)
     assert (answer.status, checks["record"]["passed"]) == (1, False)
     assert "was changed after the run's end" in checks["record"]["detail"][0]
-    changed(copy, record_sha256=None)
-    assert asked(command, copy)[1]["record"]["passed"] is None
 
 
 @pytest.mark.parametrize(("row", "task"), [(1, 0), (3, 3), (4, 4)])
@@ -198,8 +196,8 @@ def test_changed_size(command: Command, copy: Path, name: str, place: int) -> No
 @pytest.mark.parametrize(
     ("fields", "check", "told"),
     [
-        ({"weights_sha256": "0" * 64}, "weights", "the record names 0000"),
-        ({"data_fingerprint": "f" * 64}, "data", "the record names ffff"),
+        ({"weights_sha256": "0" * 64}, "weights", "recorded 'SHA-256 0000"),
+        ({"data_fingerprint": "f" * 64}, "data", "fingerprint: recorded 'ffff"),
         ({"seed": 1}, "run id", "the record's settings give run split_digits-smoke-seu-limit12-seed1-"),
         ({"limit": 13}, "run id", "-limit13-"),
         ({"task_order": (0, 1, 2, 3, 4)}, "tasks", "task_order[0]: recorded 0, made 2"),
@@ -230,16 +228,10 @@ def test_changed_metric(command: Command, copy: Path) -> None:
     assert set(found) == {"metrics"}
     assert f"acc: recorded 0.99, found {metrics['acc']}" in found["metrics"]
     assert f"image_passes: recorded None, found {metrics['image_passes']}" in found["metrics"]
-    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345}, record_sha256=None)
-    answer, checks = asked(command, copy)
-    assert answer.status == 0
+    changed(copy, metrics=metrics | {"of_a_stranger": 3.0, "peak_memory_bytes": 12345})
+    _, checks = asked(command, copy)
+    assert checks["metrics"]["passed"]
     assert checks["metrics"]["detail"][0].endswith("not compared: of_a_stranger (its plugin is not installed)")
-    # A record of a version that knew no memory has none, and need not.
-    changed(copy, metrics={name: value for name, value in metrics.items() if "memory" not in name}, memory_bytes=())
-    assert asked(command, copy)[0].status == 0
-    changed(copy, metrics=metrics, memory_bytes=(1,))
-    assert "memory_bytes: recorded" in failed(command, copy)["metrics"]
-    changed(copy, memory_bytes=(metrics["memory_bytes"],))
     del metrics["bwt"]
     changed(copy, metrics=metrics)
     assert failed(command, copy)["metrics"].startswith("bwt: not recorded, found")

@@ -16,9 +16,9 @@ from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.code import _source_digest, describe_code
 from seu_bench.plugin.registry import Registry, load_plugins
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord
 
-NAMED = "from pathlib import Path\nfrom seu_bench.config.benchmark_file import BenchmarkFile\n" + (
+NAMED = "from pathlib import Path\nfrom seu_bench.config.benchmark import BenchmarkFile\n" + (
     "@hookimpl\ndef register_benchmarks(register):\n"
     "    register('few', BenchmarkFile(Path(__file__).with_name('few.toml')))\n"
     "@hookimpl\ndef register_metrics(register):\n    register('half_acc', lambda record: 1.0)\n"

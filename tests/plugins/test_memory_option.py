@@ -10,7 +10,6 @@ from support.board_records import leaderboards, writer
 from support.tiny import registry
 
 from seu_bench.config.run import Request
-from seu_bench.engine.option_sources import option_sources
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError
 from seu_bench.results.record import Record, image_budget, parse_record
@@ -62,15 +61,14 @@ def test_run_ids_are_those_of_before(strategy: str, options: dict[str, Any], dig
 def test_what_is_given_replaces_what_a_protocol_says_by_another_name(own: str) -> None:
     def found(strategy: str, **options: Any) -> dict[str, Any]:
         run = resolve(registry(), Request(strategy=strategy, benchmark=own, options=options))
-        sources = {it.key: (it.value, it.source) for it in option_sources(run)}
-        return {key: value for key, value in sources.items() if key in ("memory", "patterns_per_experience")}
+        options = run.options.model_dump().items()
+        return {key: value for key, value in options if key in ("memory", "patterns_per_experience")}
 
-    assert found("replay") == {"memory": (30, "protocol mine")}
-    assert found("replay", memory=50) == {"memory": (50, "given")}
-    assert found("gem")["patterns_per_experience"] == (15, "protocol mine") and found("gem")["memory"][0] is None
-    assert found("gem", memory=50)["memory"] == (50, "given")
-    assert found("gem", memory=50)["patterns_per_experience"][0] is None
-    assert found("gem", patterns_per_experience=9)["patterns_per_experience"] == (9, "given")
+    assert found("replay") == {"memory": 30}
+    assert found("replay", memory=50) == {"memory": 50}
+    assert found("gem") == {"memory": None, "patterns_per_experience": 15}
+    assert found("gem", memory=50) == {"memory": 50, "patterns_per_experience": None}
+    assert found("gem", patterns_per_experience=9) == {"memory": None, "patterns_per_experience": 9}
     with pytest.raises(OptionError, match="are both given"):
         found("gem", patterns_per_experience=9, memory=50)
 

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seu_bench import load_model
+from seu_bench.config.common_options import Weights
 from seu_bench.config.streams import Scenario
-from seu_bench.config.weights import Weights
 from seu_bench.engine.runner import execute
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters

@@ -9,9 +9,8 @@ import pytest
 from support.board_records import Put, leaderboards, writer
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.code import differing_code, refuse_other_code
 from seu_bench.results.comparison import compare_over_benchmarks, compare_over_seeds
-from seu_bench.results.record_parts import CodeRecord
+from seu_bench.results.record import CodeRecord, differing_code, refuse_other_code
 
 OLD, NEW, UNKNOWN = (
     CodeRecord(kind="strategy", name="mine", package="my-plugin", version=version, sha256=sha256)
@@ -39,22 +38,13 @@ def test_same_or_other() -> None:
     assert differing_code([UNKNOWN], [OLD]) == [(UNKNOWN, OLD)]
     assert differing_code([], [NEW]) == []
     assert differing_code([OLD], []) == [(OLD, None)]  # it is part of seu-bench by now
+    for kind in ("benchmark", "benchmark file"):  # whatever of these decides is in the run id
+        assert differing_code([as_kind(OLD, kind)], [as_kind(NEW, kind)]) == []
+    old, new = as_kind(OLD, "metric"), as_kind(NEW, "metric")
+    assert (differing_code([old], []), differing_code([old], [new])) == ([], [(old, new)])
     with pytest.raises(ResultsError, match=r"1.0 \[aaaaaaaaaa\], here my-plugin 1.1 \[bbbbbbbbbb\]") as refused:
         refuse_other_code([OLD], [NEW], "here")
     assert "--restart" in (refused.value.remedy or "") and "--accept-code" in (refused.value.remedy or "")
-
-
-@pytest.mark.parametrize("kind", ["benchmark", "benchmark file"])
-def test_files_decide_nothing(kind: str) -> None:
-    """Whatever of a benchmark decides is in the run id."""
-    assert differing_code([as_kind(OLD, kind)], [as_kind(NEW, kind)]) == []
-
-
-def test_metrics() -> None:
-    """One that is not installed any more has measured what it has."""
-    old, new = as_kind(OLD, "metric"), as_kind(NEW, "metric")
-    assert differing_code([old], []) == []
-    assert differing_code([old], [new]) == [(old, new)]
 
 
 def test_rows(tmp_path: Path, put: Put) -> None:

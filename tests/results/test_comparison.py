@@ -22,10 +22,9 @@ from seu_bench.results.comparison import (
     compare_over_benchmarks,
     compare_over_seeds,
 )
-from seu_bench.results.record import Record, StageRecord
+from seu_bench.results.record import Environment, Record, StageRecord
 from seu_bench.results.record_files import read_records
-from seu_bench.results.record_parts import Environment
-from seu_bench.results.statistics import paired_p_value
+from seu_bench.results.statistics import compare_paired
 
 RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 
@@ -178,12 +177,12 @@ class TestOverSeeds:
     def test_holm_changes_the_verdict(self, results: Path) -> None:
         """One comparison is significant; beside four that are no clearer none is."""
         boards = leaderboards(results)
-        p_value = paired_p_value(dict(enumerate(FIRST)), dict(enumerate(UNCLEAR)))
+        (expected,) = compare_paired([(dict(enumerate(UNCLEAR)), dict(enumerate(FIRST)))])
         alone = compare_over_seeds(boards, ["run-001", "run-005"])
         together = compare_over_seeds(boards, [f"run-{1 + 4 * place:03d}" for place in range(6)])
         assert alone is not None and together is not None
         (found,) = alone.metrics["acc"]
-        assert (found.verdict, found.corrected, found.comparisons) == ("significant", p_value, 1)
+        assert (found, found.verdict, found.p_holm) == (expected, "significant", found.p_value)
         assert {(each.verdict, each.comparisons) for each in together.metrics["acc"]} == {("not significant", 5)}
 
     def test_differences_are_to_the_first(self, results: Path) -> None:
@@ -264,7 +263,7 @@ class TestOverBenchmarks:
         for benchmark in TABLE:
             put(0, 0.99, strategy="once", benchmark=benchmark)
         found = self.compared(results)
-        assert [row.mean for row in found.ranks.rows] == [1, 2.375, 2.625, 4]
+        assert [row.average_rank for row in found.ranks.rows] == [1, 2.375, 2.625, 4]
         assert found.seeds == ({0, 1},) * 4 and found.means["one"] == pytest.approx(TABLE["one"])
         assert found.excluded == tuple(f"once ({benchmark}, seeds 0)" for benchmark in sorted(TABLE))
         text = command("leaderboard", "--results", results, "--ranks").out

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from support.commands import Command, folder_of_run
 
-from seu_bench.engine.recorder import _curve
-from seu_bench.results.record import StageRecord, read_record
+from seu_bench.results.record import read_record
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
 
 
@@ -47,10 +44,6 @@ def last_told(stage: Stage[None]) -> StageProgress:
     return told[-1]
 
 
-def test_with_the_last_report() -> None:
-    assert last_told(Falling()).curve == WHOLE
-
-
 @pytest.mark.parametrize("epoch", [1, 3, 5])
 def test_an_interrupted_stage_keeps_it(epoch: int) -> None:
     """Its state after any epoch goes through a file of tensors and plain values, and the whole curve comes of it."""
@@ -59,22 +52,6 @@ def test_an_interrupted_stage_keeps_it(epoch: int) -> None:
     stage = Falling()
     stage.load_state_dict(states[epoch - 1] | {"randomness": stage.randomness.state_dict()})
     assert last_told(stage).curve == WHOLE
-
-
-def test_in_a_record() -> None:
-    """Six digits, ``None`` where an epoch did not measure it, empty where none did."""
-    assert _curve([1 / 3, None, 123456.789, 1e-9 / 3]) == (0.333333, None, 123457.0, 3.33333e-10)
-    assert _curve([math.inf, 0.5]) == (None, 0.5)
-    assert _curve([None, None]) == _curve([]) == ()
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", '"text"', "[1]"])
-def test_a_record_refuses_what_was_not_measured(value: str) -> None:
-    stage = StageRecord(name="training", task=0, epochs=1, seconds=1, image_passes=1)
-    document = stage.model_dump_json().replace('"losses":[]', f'"losses":[{value}]')
-    assert value in document
-    with pytest.raises(ValidationError):
-        StageRecord.model_validate_json(document)
 
 
 def test_of_a_run(command: Command, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 from support.records import a_record
 
 from seu_bench.results.building import load_records
-from seu_bench.results.record import read_record, record_path, write_record
+from seu_bench.results.record import Environment, read_record, record_path, write_record
 from seu_bench.results.record_metrics import compute_metrics
-from seu_bench.results.record_parts import Environment
 
 
 def frame_of(results: Path, *fields: dict[str, Any]) -> pandas.DataFrame:
@@ -70,20 +69,6 @@ def test_half_a_parameter(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, {"metrics": {"params_total": 1.5, "macs": 1e300}}, {"metrics": {"params_total": 2}})
     assert frame["params_total"].tolist() == [1.5, 2.0]
     assert frame["macs"][0] == 1e300
-
-
-def test_options(tmp_path: Path) -> None:
-    """Whole numbers stay so beside runs without the option; mixed ones are floats; the rest is as it is."""
-    frame = frame_of(
-        tmp_path,
-        {"options": {"cells": 6, "rate": 1, "warm": True, "name": "a", "huge": 10**400, "odd": [1]}},
-        {"options": {"rate": 0.5, "warm": None, "huge": 0.5}},
-        {},
-    )
-    types = {name: str(frame[f"options.{name}"].dtype) for name in ("cells", "rate", "warm", "huge", "odd")}
-    assert types == {"cells": "Int64", "rate": "float64", "warm": "boolean", "huge": "object", "odd": "object"}
-    assert frame["options.cells"].isna().tolist() == [False, True, True]
-    assert frame["options.huge"][0] == 10**400
 
 
 def test_empty(tmp_path: Path) -> None:

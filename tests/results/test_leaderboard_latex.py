@@ -60,8 +60,8 @@ def test_marks_are_bold_underlined_and_explained(tmp_path: Path, put: Put) -> No
     assert cells["best"][5] == r"$6{,}172.835 \pm 0.000$"
     assert latex.index(r"\midrule", latex.index("far")) < latex.index("& joint")
     assert "Bold: the highest mean" in latex and "underlined: not significantly" in latex
-    empty = to_latex(board.narrowed([], "nothing keeps to it"))
-    assert len(parsed(empty)) == 1 and "Nothing keeps to it." in empty
+    empty = to_latex(board.view([], "nothing keeps to it"))
+    assert len(parsed(empty)) == 1 and "Nothing keeps to it: 5 rows excluded" in empty
 
 
 def test_hostile_names(tmp_path: Path, put: Put) -> None:

@@ -15,15 +15,7 @@ from support.commands import Command
 
 from seu_bench.errors import OptionError
 from seu_bench.results.formats import to_markdown
-from seu_bench.results.leaderboard import (
-    SHORT_NAMES,
-    Leaderboard,
-    in_order_of,
-    not_dominated,
-    pareto_front,
-    parse_view,
-    within_budget,
-)
+from seu_bench.results.leaderboard import SHORT_NAMES, Leaderboard, not_dominated, parse_view
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +69,6 @@ class TestMarks:
         page = to_markdown(board)
         assert r"\* 92.00 ± 2.00" in page and "paired t-test over the seeds that both have" in page
 
-    def test_each_column_has_a_best_of_its_own(self, tmp_path: Path, put: Put) -> None:
-        for seed, acc in enumerate((0.80, 0.83, 0.81)):
-            put(seed, acc, strategy="small")
-            put(seed, acc + 0.05, strategy="large", parameters=900_000_000)
-        (board,) = leaderboards(tmp_path)
-        assert (strategies(board), board.standings("acc")) == (["large", "small"], ["best", "significant"])
-        assert board.standings("mixed_score") == ["significant", "best"]
-
     def test_more_rows_ask_for_clearer_differences(self, tmp_path: Path, put: Put) -> None:
         """Holm's correction over the rows shown: beside four more rows a difference is significant no longer."""
         for seed, acc in enumerate((0.90, 0.91, 0.92, 0.93)):
@@ -93,7 +77,7 @@ class TestMarks:
             for seed, acc in enumerate((0.84, 0.87, 0.85, 0.90)):
                 put(seed, acc, strategy=name)
         (board,) = leaderboards(tmp_path)
-        alone = board.narrowed([row for row in board.rows if row.record.strategy in ("best", "one")], "two rows")
+        alone = board.view([row for row in board.rows if row.record.strategy in ("best", "one")], "two rows")
         assert alone.standings("acc") == ["best", "significant"]
         assert board.standings("acc") == ["best", *["not significant"] * 5]
 
@@ -141,14 +125,13 @@ class TestBudget:
         assert list(view.rows) == [row for row in crowd.rows if 0 < (row.mean("params_total") or 0) <= limit]
         over = sum((row.mean("params_total") or 0) > limit for row in crowd.rows)
         (told,) = view.views
-        assert told.startswith(f"parameters (M) at most {limit / 1e6:,.3f}: ")
-        assert (f"{over} row{'s' * (over != 1)} excluded, above (" in told) == (over > 0)
-        assert "; 6 rows excluded, not measured (s" in told
+        assert told.startswith(f"parameters (M) at most {limit / 1e6:,.3f}: ")  # and 6 that were not measured
+        assert f": {over + 6} row" in told
 
     def test_several(self, crowd: Leaderboard) -> None:
         """Of a name given twice the lower one counts."""
         view = parse_view(["params=5e6, seconds=50", "params_total=4e6,params=9e6"])(crowd)
-        assert view.rows == within_budget(crowd, {"params_total": 4e6, "train_seconds": 50.0}).rows
+        assert view.rows == parse_view(["params=4e6", "seconds=50"])(crowd).rows
         assert len(view.views) == 2 and 0 < len(view.rows) < len(crowd.rows)
 
     @pytest.mark.parametrize(
@@ -157,7 +140,7 @@ class TestBudget:
             ("parms=5", "did you mean 'params'?"),
             ("acc=0.5", "no such metric"),
             ("", "no such metric"),
-            *[(f"params={it}", f"{it!r} is no positive number") for it in ("", "many", "-1", "0", "nan", "inf")],
+            *[(f"params={it}", "is no positive number") for it in ("", "many", "-1", "0", "nan", "inf")],
         ],
     )  # fmt: skip
     def test_faults(self, text: str, said: str) -> None:
@@ -186,13 +169,12 @@ class TestPareto:
         view = parse_view(pareto=axes)(crowd)
         assert list(view.rows) == front == not_dominated(crowd.rows, metrics)
         (told,) = view.views
-        assert f": {len(points) - len(front)} dominated row" in told
-        assert ("; 6 rows excluded, not measured" in told) == (len(points) == 54)
+        assert f": {len(crowd.rows) - len(front)} rows excluded" in told
 
     def test_equal_rows_stay(self, tmp_path: Path, put: Put) -> None:
         for strategy, acc in (("a", 0.5), ("b", 0.5), ("c", 0.4)):
             put(0, acc, strategy=strategy)
-        assert strategies(pareto_front(leaderboards(tmp_path)[0])) == ["a", "b"]
+        assert strategies(parse_view(pareto="")(leaderboards(tmp_path)[0])) == ["a", "b"]
 
     @pytest.mark.parametrize("text", ["acc", "acc,acc", "acc,params,params_total", "acc,size", ",", "acc,,params"])
     def test_faults(self, text: str) -> None:
@@ -207,9 +189,9 @@ def test_sort(tmp_path: Path, put: Put) -> None:
     put(0, strategy="nothing", metrics={"acc": 0.4})
     (board,) = leaderboards(tmp_path)
     by_size = parse_view(sort="params")(board)
-    assert strategies(by_size) == strategies(in_order_of(board, "mixed_score")) == ["small", "large", "nothing"]
+    assert strategies(by_size) == ["small", "large", "nothing"]
     assert [row.number for row in by_size.rows] == [2, 1, 3]
-    assert by_size.views == ("sorted by parameters (M), the lowest first",)
+    assert by_size.views == ("sorted by parameters (M), the best first",)
     with pytest.raises(OptionError, match="did you mean 'mixed_score'"):
         parse_view(sort="mixed_scor")
 
@@ -229,11 +211,11 @@ class TestCommand:
         files = {path: path.read_bytes() for path in (results / "leaderboards").glob("[a-z]*")}
         assert whole.status == 0 and len(files) == 4
         view = command("leaderboard", "--results", results, "--budget", "memory=25e6", "--benchmark", "cifar10")
-        assert "memory (MB) at most 25.000: 2 rows excluded, above (" in view.out
+        assert "memory (MB) at most 25.000: 2 rows excluded (" in view.out
         table = view.out.partition("95 %")[0]
         assert "small" in table and "large" not in table and "pmnist, version" not in view.out
         front = command("leaderboard", "--pareto", "--results", results, "--benchmark", "cifar10").out
-        assert "Pareto front of acc (%) (higher is better) and memory (MB) (lower is better)" in " ".join(front.split())
+        assert "Pareto front of acc (%) and memory (MB)" in " ".join(front.split())
         assert {path: path.read_bytes() for path in (results / "leaderboards").glob("[a-z]*")} == files
 
     def test_json_of_several(self, command: Command, results: Path) -> None:
@@ -258,12 +240,6 @@ class TestCommand:
         rows = list(csv.DictReader(io.StringIO(command("leaderboard", "--results", results, "--format", "csv").out)))
         assert [(row["benchmark"], row["row"]) for row in rows] == [*[("cifar10", it) for it in "123"], ("pmnist", "1")]
         assert command("leaderboard", "--results", results, "--format", "latex").out.count(r"\begin{table}") == 2
-
-    def test_rows_at_the_most(self, command: Command, results: Path) -> None:
-        answer = command("leaderboard", "--results", results, "--rows", "1", "--benchmark", "cifar10")
-        assert "1 of 3 learners; the leaderboard's files" in answer.out
-        assert " large " in answer.out and " small " not in answer.out.partition("95 %")[0]
-        assert "1 of 3 learners" not in command("leaderboard", "--results", results, "--rows", "0").out
 
     @pytest.mark.parametrize("words", [("--budget", "size=3"), ("--pareto", "acc,size"), ("--columns=acx",)])
     def test_refused_before_anything_is_written(self, command: Command, results: Path, words: tuple[str, ...]) -> None:

@@ -6,15 +6,14 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from support.records import FULL, a_record
 
 from seu_bench.errors import ResultsError
 from seu_bench.results.record import Record, StageRecord, read_record, record_path, write_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.utils.files import write_atomic
 
 
 class TestRoundTrip:
@@ -23,16 +22,6 @@ class TestRoundTrip:
         path = write_record(tmp_path, record)
         assert path == record_path(tmp_path, record.run_id)
         assert read_record(path) == read_record(path.parent) == record
-
-    def test_numbers_keep_their_type(self, tmp_path: Path) -> None:
-        metrics = read_record(write_record(tmp_path, FULL)).metrics
-        assert isinstance(metrics["params_total"], int)
-        assert isinstance(metrics["acc"], float)
-        assert metrics["fwt"] is None
-
-    def test_not_measured_is_null_in_the_file(self, tmp_path: Path) -> None:
-        document = json.loads(write_record(tmp_path, FULL).read_text(encoding="utf-8"))
-        assert document["accuracy_matrix"][0] == [0.9, None]
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_refuses_what_json_has_no_number_for(self, tmp_path: Path, value: float) -> None:
@@ -50,10 +39,6 @@ class TestRoundTrip:
         document["environment"]["later"] = 3
         path.write_text(json.dumps(document), encoding="utf-8")
         assert read_record(path) == FULL
-
-    def test_is_frozen(self) -> None:
-        with pytest.raises(ValueError, match="frozen"):
-            FULL.seed = 1  # type: ignore[misc]
 
 
 class TestWhole:
@@ -83,47 +68,24 @@ class TestWhole:
         assert read_record(path).seconds == 1.0
         assert [found.name for found in path.parent.iterdir()] == ["record.json"]
 
-    def test_folder_that_cannot_be_made(self, tmp_path: Path) -> None:
-        # Below a regular file nothing can be made, by whichever user.
-        (tmp_path / "file").write_text("", encoding="utf-8")
-        with pytest.raises(ResultsError, match="cannot write results") as caught:
-            write_record(tmp_path / "file", a_record())
-        assert caught.value.remedy is not None
-
-    def test_other_texts(self, tmp_path: Path) -> None:
-        write_atomic(tmp_path / "a" / "b.md", "ä\n")
-        assert (tmp_path / "a" / "b.md").read_text(encoding="utf-8") == "ä\n"
-
 
 class TestRead:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "not a complete record"),
-            ("{", "not a complete record"),
-            ("[]", "not a complete record"),
-            ('{"run_id": "a"}', "status: is missing"),
+            (b"", "not a complete record"),
+            (FULL.model_dump_json().encode()[:500], "not a complete record"),
+            (b"[]", "not a complete record"),
+            (b"\xff\xfe{}", "not a complete record: Invalid JSON"),
+            (b'{"run_id": "a"}', "status: is missing"),
         ],
     )
-    def test_damaged(self, tmp_path: Path, text: str, said: str) -> None:
+    def test_damaged(self, tmp_path: Path, text: bytes, said: str) -> None:
         path = tmp_path / "record.json"
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text)
         with pytest.raises(ResultsError, match=said) as caught:
             read_record(path)
         assert caught.value.where == str(path)
-
-    def test_truncated(self, tmp_path: Path) -> None:
-        path = write_record(tmp_path, FULL)
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(ResultsError):
-            read_record(path)
-
-    def test_not_utf8(self, tmp_path: Path) -> None:
-        path = tmp_path / "record.json"
-        path.write_bytes(b"\xff\xfe{}")
-        with pytest.raises(ResultsError, match="not a complete record: Invalid JSON"):
-            read_record(path)
 
     def test_absent(self, tmp_path: Path) -> None:
         with pytest.raises(ResultsError, match="cannot be read"):
@@ -131,35 +93,17 @@ class TestRead:
 
 
 class TestMeaning:
-    @pytest.mark.parametrize(
-        "fields",
-        [{"status": "running"}, {"status": "failed"}, {"ranked": False}, {"synthetic": True}, {"limit": 5}],
-    )
-    def test_what_may_not_be_ranked(self, fields: dict[str, Any]) -> None:
-        assert a_record().may_be_ranked
-        assert not a_record(**fields).may_be_ranked
-
     def test_without_times_equal_runs_are_equal(self) -> None:
-        metrics = {
-            "acc": 0.5,
-            "train_seconds": 1.0,
-            "train_cpu_seconds": 2.0,
-            "search_seconds": 0.5,
-            "peak_memory_bytes": 10,
-        }
-        slower = {
-            "acc": 0.5,
-            "train_seconds": 9.0,
-            "train_cpu_seconds": 8.0,
-            "search_seconds": 9.5,
-            "peak_memory_bytes": 11,
-        }
-        stages = [
-            StageRecord(name="training", task=0, epochs=1, seconds=s, cpu_seconds=2 * s, image_passes=7)
-            for s in (1.0, 9.0)
-        ]
-        one = a_record(started="a", seconds=1.0, metrics=metrics, stages=(stages[0],))
-        other = a_record(started="b", seconds=9.0, metrics=slower, stages=(stages[1],))
-        assert one != other
-        assert without_times(one) == without_times(other)
-        assert without_times(one) != without_times(a_record(seed=1))
+        def slow(times: float) -> Record:
+            seconds = {"train_seconds": 1.0 * times, "train_cpu_seconds": 2.0 * times, "peak_memory_bytes": times}
+            stage = StageRecord(name="training", task=0, epochs=1, seconds=times, cpu_seconds=times, image_passes=7)
+            return a_record(started=str(times), seconds=times, metrics={"acc": 0.5, **seconds}, stages=(stage,))
+
+        assert slow(1) != slow(9) and without_times(slow(1)) == without_times(slow(9))
+        assert without_times(slow(1)) != without_times(a_record(seed=1))
+
+    @pytest.mark.parametrize("value", ["NaN", "Infinity", '"text"', "[1]"])
+    def test_a_stage_refuses_what_is_no_measurement(self, value: str) -> None:
+        stage = StageRecord(name="training", task=0, epochs=1, seconds=1, image_passes=1)
+        with pytest.raises(ValidationError):
+            StageRecord.model_validate_json(stage.model_dump_json().replace('"losses":[]', f'"losses":[{value}]'))

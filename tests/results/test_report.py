@@ -17,16 +17,12 @@ from pathlib import Path
 import pytest
 from support.board_records import frame, leaderboards
 from support.commands import Command
-from support.report_records import HOSTILE, published, put, put_all, with_curves
+from support.report_records import HOSTILE, published, put, put_all
 
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results.record import write_record
-from seu_bench.results.report import Limits, ReportFiles, write_report
-from seu_bench.results.report.page import Table
-from seu_bench.results.report.writing import choose
+from seu_bench.results.report.page import ReportFiles, Table, choose, write_report
 
-NONE = Limits(figures=0)
-KINDS = ("average-accuracy", "accuracy-parameters", "accuracy-curves", "heat-maps")
+KINDS = ("average-accuracy", "accuracy-parameters", "heat-maps")
 
 
 class Page(HTMLParser):
@@ -84,15 +80,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = put_all(tmp_path_factory.mktemp("results"))
     put(folder, published("naive", 0), run_id="other", benchmark="other")
     put(folder, published("naive", 0), run_id="failed", status="failed")
-    write_record(folder, with_curves(published("seu", 0), training=3))
-    for seed in (1, 2):
-        write_record(folder, with_curves(published("seu", seed), training=3))
     return folder
 
 
 @pytest.fixture(scope="module")
 def written(results: Path) -> ReportFiles:
-    return write_report(results, limits=Limits(configurations=2, figures=8))
+    return write_report(results, top=2)
 
 
 class TestPage:
@@ -107,8 +100,8 @@ class TestPage:
             assert [row[3:] for row in rows] == [texts[3:] for texts in board.cells()]
 
     def test_summary(self, results: Path, written: ReportFiles) -> None:
-        """The best of each benchmark, its cost, and all configurations over the benchmarks."""
-        summary, overview, *_ = page_of(written).tables
+        """The best of each benchmark, and its cost."""
+        summary, *_ = page_of(written).tables
         (board,) = (board for board in leaderboards(results) if board.benchmark == "split_digits")
         best, _ = board.beside_best("acc")
         assert best is not None
@@ -116,20 +109,17 @@ class TestPage:
         assert row["benchmark"] == board.title and row["most accurate"] == best.configuration
         assert row["acc (%)"].startswith(f"{100 * (best.mean('acc') or 0):.2f} ± ") and row["seeds"] == "3"
         assert "joint" in row["references (%)"]
-        accuracies = {row[0]: row[2] for row in overview[1:]}
-        assert set(accuracies) == set(frame(board)["configuration"])
-        assert "* " in accuracies[best.configuration] and accuracies["joint"].startswith("○ ")
 
     def test_figures(self, results: Path, written: ReportFiles) -> None:
         """Each has a chart, a table of its numbers, a caption, and files of three formats beside the page."""
         page = page_of(written)
         there = sorted((results / "figures").iterdir())
-        assert there == sorted(written.figures) and len(there) == 3 * 8
+        assert there == sorted(written.figures) and len(there) == 3 * 6
         for path in there:
             begins = {".pdf": b"%PDF-1.", ".png": b"\x89PNG", ".svg": b"<?xml"}
             assert path.read_bytes().startswith(begins[path.suffix])
         charts = [json.loads(text) for kind, text in page.scripts if kind == "application/json"]
-        assert len(charts) == len(list(page.all("figure"))) == len(list(page.all("figcaption"))) == 8
+        assert len(charts) == len(list(page.all("figure"))) == len(list(page.all("figcaption"))) == 6
         links = {str(link["href"]) for link in page.all("a") if "download" in link}
         assert {f"figures/{path.name}" for path in there} == {link for link in links if link.startswith("figures/")}
         names = [path.stem for path in there]
@@ -172,11 +162,10 @@ class TestPage:
         text = page_of(written).text
         assert "the run is failed, not finished (failed)" in text
         assert "2 of 5 configurations are drawn" in text
-        assert "1 figures, and all of 0 groups, are not drawn" in text
 
     @pytest.mark.long
     def test_same_bytes_again(self, results: Path, written: ReportFiles, tmp_path: Path) -> None:
-        again = write_report(results, tmp_path / "again.html", limits=Limits(configurations=2, figures=8))
+        again = write_report(results, tmp_path / "again.html", top=2)
         assert again.page.read_bytes() == written.page.read_bytes()
         assert {path.parent for path in again.figures} == {tmp_path / "figures"}
 
@@ -188,7 +177,7 @@ class TestStrangers:
         fields = dict.fromkeys(("strategy", "searcher", "creator", "started", "data_fingerprint"), HOSTILE) | {
             "task_names": [HOSTILE] * 5,
             "environment": {"device": HOSTILE},
-            "stages": [{**stage.model_dump(), "name": HOSTILE, "losses": [1.0, 0.5]} for stage in record.stages],
+            "stages": [{**stage.model_dump(), "name": HOSTILE} for stage in record.stages],
         }
         put(tmp_path, record, run_id="a", options={"value": HOSTILE, HOSTILE: 1}, **fields)
         put(tmp_path, record, run_id="b", options={"value": 7}, **fields)
@@ -200,7 +189,7 @@ class TestStrangers:
         assert text.count("<script") == text.count("</script") == len(page.scripts)
         assert {kind for kind, _ in page.scripts} == {None, "text/plain", "application/json"}
         charts = [json.loads(text) for kind, text in page.scripts if kind == "application/json"]
-        assert len(charts) == len(written.figures) / 3 == 4
+        assert len(charts) == len(written.figures) / 3 == 3
         assert "&lt;script&gt;alert(1)" in charts[0]["data"][0]["name"] and "<script" not in json.dumps(charts)
         assert not any("alert(1)" in text for kind, text in page.scripts if kind is None)
         assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
@@ -258,10 +247,10 @@ class TestCommand:
     def test_writes_and_says_where(self, command: Command, tmp_path: Path) -> None:
         put_all(tmp_path, ["naive"], [0])
         page = tmp_path / "elsewhere" / "page.html"
-        answer = command("report", "--results", tmp_path, "--output", page, "--figures", 1, "--column-width", "icml")
+        answer = command("report", "--results", tmp_path, "--output", page, "--column-width", "icml")
         assert (answer.status, answer.err) == (0, "")
-        assert f"report: {page} (1 group)" in answer.out and "figures: 1 in" in answer.out
-        assert page.is_file() and len(list((tmp_path / "elsewhere" / "figures").iterdir())) == 3
+        assert f"report: {page} (1 group)" in answer.out and "figures: 3 in" in answer.out
+        assert page.is_file() and len(list((tmp_path / "elsewhere" / "figures").iterdir())) == 9
         assert not (tmp_path / "report.html").exists()
 
     def test_filters(self, command: Command, tmp_path: Path) -> None:
@@ -272,7 +261,7 @@ class TestCommand:
             (["--benchmark", "other"], "other, version 1, protocol quick"),
             (["--protocol", "long"], "split_digits, version 1, protocol long"),
         ):
-            assert command("report", "--results", tmp_path, "--figures", 0, *asked).status == 0
+            assert command("report", "--results", tmp_path, "--top", 0, *asked).status == 0
             page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
             assert [row[0] for row in page.tables[0][1:]] == [title]
 
@@ -289,7 +278,7 @@ class TestCommand:
         put_all(tmp_path, ["naive"], [0])
         (tmp_path / "report.html").write_text("before")
         options = [str(tmp_path / each) if each.startswith("report.html") else each for each in options]
-        answer = command("report", "--results", tmp_path, "--figures", 0, *options)
+        answer = command("report", "--results", tmp_path, "--top", 0, *options)
         assert answer.status == 2 and said in answer.err and "Traceback" not in answer.err
         assert (tmp_path / "report.html").read_text() == "before"
 
@@ -305,17 +294,17 @@ class TestCommand:
         assert answer.status == 0 and "protocol 'smoke' is never ranked" in answer.out
         text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
         assert "No record can be ranked" in text and "protocol 'smoke' is never ranked" in text
-        assert command("report", "--results", tmp_path, "--unranked", "--figures", 1).status == 0
+        assert command("report", "--results", tmp_path, "--unranked", "--top", 0).status == 0
         page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-        assert "NOT RANKED" in page.text and len(list(page.all("figure"))) == 1
+        assert "NOT RANKED" in page.text and len(list(page.all("figure"))) == 0
 
 
 def test_no_torch_and_no_pyplot(tmp_path: Path) -> None:
     """A report needs neither, and leaves no figure open in either."""
     put_all(tmp_path, ["naive"], [0])
     code = (
-        "import sys; from pathlib import Path; from seu_bench.results.report import Limits, write_report; "
-        "write_report(Path(sys.argv[1]), limits=Limits(figures=1)); "
+        "import sys; from pathlib import Path; from seu_bench.results import write_report; "
+        "write_report(Path(sys.argv[1])); "
         "import json; print(json.dumps([n for n in ('torch', 'avalanche', 'matplotlib.pyplot') if n in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

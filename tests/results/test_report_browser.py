@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from support.browsing import MARKS, draw_charts, screen, wait
-from support.report_records import HOSTILE, STRATEGIES, published, put, put_all, with_curves
+from support.report_records import HOSTILE, STRATEGIES, published, put, put_all
 
-from seu_bench.results.report import Limits, write_report
+from seu_bench.results import write_report
 
 pytestmark = [*MARKS, pytest.mark.long]
 
@@ -27,7 +27,6 @@ def several(results: Path) -> None:
             for seed in (0, 1, 2):
                 put(results, published(strategy, seed), run_id=f"{benchmark}{strategy}{seed}", benchmark=benchmark)
     put(results, published("naive", 0), run_id="data", data_fingerprint="f" * 64)
-    put(results, with_curves(published("seu", 0), search=3, training=3))
 
 
 def unranked(results: Path) -> None:
@@ -55,7 +54,7 @@ def strange(results: Path) -> None:
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp(request.param.__name__)
     request.param(results)
-    return write_report(results, limits=Limits(figures=14), unranked=request.param is unranked).page
+    return write_report(results, unranked=request.param is unranked).page
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,7 @@ def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = put_all(tmp_path_factory.mktemp("curves"), ["naive", "joint"])
     for seed in (0, 1, 2):
         put(results, published("seu", seed), run_id=f"s{seed}", strategy=HOSTILE, options={"x": HOSTILE})
-    return write_report(results, limits=Limits(figures=3)).page
+    return write_report(results).page
 
 
 @pytest.fixture(scope="module")

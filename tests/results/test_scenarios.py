@@ -18,12 +18,11 @@ from seu_bench.errors import RequestError
 from seu_bench.results.building import compare_with_reference, unranked_leaderboards
 from seu_bench.results.comparison import compare
 from seu_bench.results.formats import to_csv, to_latex, to_markdown
-from seu_bench.results.labels import configuration_labels
+from seu_bench.results.labels import adjective, configuration_labels, definition, other_overrides
 from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import SCENARIO_METRICS
 from seu_bench.results.reference_rows import WITHOUT_TASKS, missing_references
-from seu_bench.results.scenarios import adjective, definition, other_overrides
 from seu_bench.utils.text import escape_markdown
 
 #: Fields of records that were asked for in a scenario.
@@ -119,5 +118,5 @@ def test_comparison_of_two_runs_is_refused(one: Scenario, other: Scenario) -> No
     with pytest.raises(RequestError) as caught:
         compare(*runs)
     assert caught.value.what == f"these runs are not comparable: {said}"
-    with pytest.raises(RequestError, match=r"different questions; protocol 'quick' and 'paper'"):
+    with pytest.raises(RequestError, match=r"different questions"):
         compare(runs[0], runs[1].model_copy(update={"protocol": "paper"}))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seu_bench.results.record import Record, StageRecord
-from seu_bench.results.record_parts import Environment
+from seu_bench.results.record import Environment, Record, StageRecord
 
 
 def a_record(run_id: str = "cifar10-quick-naive-s0-0123456789", **fields: Any) -> Record:

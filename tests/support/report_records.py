@@ -9,7 +9,7 @@ from typing import Any
 
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import find_record
-from seu_bench.results.report.configurations import Configuration, style
+from seu_bench.results.report.charts import Configuration, style
 
 RECORDS = Path(__file__).resolve().parent / "sample_records"
 #: The paper's strategies, and the upper reference.
@@ -45,17 +45,6 @@ def put_all(results: Path, strategies: Sequence[str] = STRATEGIES, seeds: Sequen
     return results
 
 
-def with_curves(record: Record, **shapes: int) -> Record:
-    """The record with a falling loss and a rising accuracy in every stage of a kind, ``kind=epochs``."""
-    stages = []
-    for stage in record.stages:
-        epochs = shapes.get(stage.name, 0)
-        losses = tuple(2.0 / (epoch + 1) + 0.01 * record.seed for epoch in range(epochs))
-        found = {"losses": losses, "accuracies": tuple(1 - loss / 4 for loss in losses)}
-        stages.append(stage.model_copy(update=found))
-    return record.model_copy(update={"stages": tuple(stages)})
-
-
 def configuration(*records: Record, label: str = "label") -> Configuration:
     """The only configuration of a figure."""
-    return Configuration(1, label, records, style(0))
+    return Configuration(label, records, style(0))

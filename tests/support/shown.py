@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from seu_bench.results.record import Record, StageRecord
+from seu_bench.results.record import Environment, Record, StageRecord
 from seu_bench.results.record_metrics import compute_metrics
-from seu_bench.results.record_parts import Environment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

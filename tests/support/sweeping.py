@@ -13,8 +13,7 @@ from support.tiny import registry
 import seu_bench
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
-from seu_bench.results.record_parts import Environment
+from seu_bench.results.record import Environment, Record
 from seu_bench.sweeps.plan import PlannedJob, SweepPlan, plan_sweep
 from seu_bench.sweeps.spec import make_spec
 

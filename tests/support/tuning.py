@@ -9,7 +9,7 @@ from support.commands import TINY
 from support.sweeping import in_turn
 from support.tiny import registry
 
-from seu_bench.config.tuned import Trial, TrialRun, TunedFile, TuningCost
+from seu_bench.config.tuned import Trial, TunedFile, TuningCost
 
 #: Data sets ``sealed`` and ``open`` of the same images; those for testing of the first raise when they are read.
 SEALED = """
@@ -70,8 +70,8 @@ def tuned_file(**fields: Any) -> TunedFile:
     """A tuned file of ewc on split_digits, protocol smoke, tuned on seeds 100 and 101."""
     options: Mapping[str, Any] = fields.get("options", {"ewc_lambda": 10.0})
     runs = (
-        TrialRun(seed=100, run_id="a-seed100-0", status="finished", accuracy_matrix=((1.0,), (0.5, 0.75))),
-        TrialRun(seed=101, run_id="a-seed101-0", status="finished", accuracy_matrix=((), (0.25, 1.0))),
+        {"seed": 100, "run_id": "a-seed100-0", "status": "finished", "accuracy_matrix": [[1.0], [0.5, 0.75]]},
+        {"seed": 101, "run_id": "a-seed101-0", "status": "finished", "accuracy_matrix": [[], [0.25, 1.0]]},
     )
     known = {
         "id": "split_digits-smoke-ewc",

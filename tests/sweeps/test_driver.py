@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.commands import Install
-from support.sweeping import MODULES, POINTS, record_of, tiny_plan
+from support.sweeping import MODULES, POINTS, tiny_plan
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
@@ -16,8 +16,7 @@ from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError
 from seu_bench.plugin.executors import Ended, Event, Job, Started
 from seu_bench.plugin.registry import Registry, load_plugins
-from seu_bench.results.record import write_record
-from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepEstimate, SweepReport, SweepResult, run_sweep
+from seu_bench.sweeps.driver import GuardedExecutor, JobResult, SweepReport, SweepResult, run_sweep
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import make_spec
 
@@ -85,7 +84,7 @@ def driven(executor: Scripted, results: Path, stop: StopRequest | None = None) -
         if isinstance(report, JobResult):
             told.append(report.status)
 
-    found = run_sweep(plan, GuardedExecutor(registry, spec), SweepEstimate(), notify, stop)
+    found = run_sweep(plan, GuardedExecutor(registry, spec), notify, stop)
     return found, told
 
 
@@ -164,19 +163,3 @@ def test_broken_executor(tmp_path: Path) -> None:
     ):
         driven(executor, tmp_path)
     assert executor.called == ["submit", "close"]
-
-
-def test_estimate(tmp_path: Path) -> None:
-    """A configuration's own finished runs count before others of its kind; what is not known yet stays unknown."""
-    asked: dict[str, Any] = {"seeds": "0-1", "options": {"epochs": [1, 2]}}
-    done, other, *_ = tiny_plan(tmp_path, **asked).jobs
-    assert SweepEstimate(tiny_plan(tmp_path, **asked)).of_job(done) is None
-    write_record(tmp_path, record_of(done, seconds=10.0))
-    found = tiny_plan(tmp_path, **asked)
-    estimate = SweepEstimate(found)
-    assert [estimate.of_job(job) for job in found.pending] == [10, 10, 10]
-    estimate.learn(other, 4.0)
-    assert [estimate.of_job(job) for job in found.pending] == [4, 10, 4]
-    assert estimate.of_all(found.pending, {"x": 2.0}, 2) == 10
-    assert estimate.of_all(found.pending, {"x": None}, 2) is None
-    assert estimate.of_all(found.pending, {}, None) is None

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.commands import Command
 
 from seu_bench.errors import OptionError, SpecError
-from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes, parse_seeds, parse_values, split_names
+from seu_bench.sweeps.spec import make_spec, parse_axes, parse_seeds, parse_values, split_names
 
 quick = settings(max_examples=100, deadline=None)
 
@@ -29,16 +30,11 @@ VALUES = st.recursive(
         ("1,2", [1, 2]),
         ("0.1, mdl ,true", [0.1, "mdl", True]),
         ("[1, 2],[3]", [[1, 2], [3]]),
-        ("[[1,2],[3,4]]", [[[1, 2], [3, 4]]]),
         ('"a,b","c"', ["a,b", "c"]),
-        ('"a",b', ["a", "b"]),
         ("mdl,[1]", ["mdl", [1]]),
-        ("'a,b'", ["a,b"]),
         ('"a\\",b", 3', ['a",b', 3]),
         ("{a = 1, b = 2},3", [{"a": 1, "b": 2}, 3]),
-        ("it's,b", ["it's", "b"]),
         ("f[1,2]", ["f[1", "2]"]),
-        ("1,2]\nb = [3", [1, "2]\nb = [3"]),
         ("", [""]),
         ("x", ["x"]),
     ],
@@ -56,32 +52,13 @@ def test_values_come_back(values: list[Any]) -> None:
     assert parse_values(text) == values
 
 
-@quick
-@given(st.text("ab,[]{}'\"\\ ", max_size=20))
-def test_nothing_is_lost(text: str) -> None:
-    """Where no value begins as one of TOML, they put together again are the text; else it is read or refused."""
-    plain = not any(part.strip()[:1] in ("", *"[{\"'") for part in text.split(","))
-    try:
-        values = parse_values(text)
-    except ValueError:
-        assert not plain
-    else:
-        assert not plain or values == [part.strip() for part in text.split(",")]
-
-
 @pytest.mark.parametrize(
-    "assignment", ["k", "=1", "k=1,,2", "k=,1", "k=1,", "k=[1,2", 'k="a,b', 'k="a,b",c', "k=[1,x]", "k={a,b}"]
+    "assignment", ["k", "=1", "k=1,,2", "k=,1", "k=1,", "k=[1,2", 'k="a,b', 'k="a,b",c', "k={a,b}"]
 )
 def test_faulty_assignments(assignment: str) -> None:
     """Refused with the assignment that is meant."""
     with pytest.raises(OptionError, match=r"is not an assignment|has an empty value|has a value that cannot be read"):
         parse_axes([assignment])
-
-
-def test_same_option_twice() -> None:
-    """Nobody knows which is meant."""
-    with pytest.raises(OptionError, match="option 'k' is given twice"):
-        parse_axes(["k=1", "k=2"])
 
 
 @pytest.mark.parametrize(
@@ -106,13 +83,6 @@ def test_names() -> None:
     assert split_names("naive, 3 ,true") == ["naive", "3", "true"]
 
 
-def test_defaults() -> None:
-    """Those of ``run``."""
-    spec = make_spec({})
-    assert (spec.strategy, spec.benchmark, spec.seeds, spec.executor) == (("seu",), ("split_digits",), (0,), "local")
-    assert (spec.searcher, spec.axes, spec.executor_options, spec.results) == ((), {}, {}, Path("results"))
-
-
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
@@ -134,11 +104,116 @@ def test_faults(given: dict[str, Any], fault: str) -> None:
         make_spec(given)
 
 
-def test_documented() -> None:
-    """The guide has every key of a file."""
-    import seu_bench
-
-    text = (Path(seu_bench.__file__).resolve().parent.parent / "docs" / "reference" / "sweeps.md").read_text(
-        encoding="utf-8"
+def test_file(tmp_path: Path) -> None:
+    """Every key; paths start from the file's folder."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        """
+        strategy = ["seu", "naive"]
+        benchmark = "split_digits,own/mine.toml"
+        seeds = ["0-2", 7]
+        searcher = "mdl,darts"
+        creator = ["frugal"]
+        protocol = "quick"
+        limit = 8
+        synthetic = true
+        precision = "bf16"
+        threads = 2
+        executor = "local"
+        jobs = 2
+        device = "cpu"
+        data_root = "data"
+        results = "out"
+        feature_cache = "2K"
+        checkpoint_every = 5
+        keep_weights = false
+        retry_failed = true
+        accept_code = true
+        log = "mlflow,tensorboard"
+        evaluation = "validation"
+        first_tasks = 3
+attach = ["my_parts:Shift"]
+        match = "params=seu"
+        tuned = ["chosen", "own/tuned.toml"]
+        [log_options]
+        mlflow.experiment = "grid"
+        [options]
+        epochs = [1, 2]
+        widths = [[1, 2], [3]]
+        searcher.alpha = 0.5
+        executor.cpus = 3
+        """
     )
-    assert [key for key in SweepSpec.model_fields if f"`{key}`" not in text] == []
+    spec = make_spec({}, file)
+    assert spec.model_dump() == {
+        "strategy": ("seu", "naive"),
+        "benchmark": ("split_digits", str(tmp_path / "own/mine.toml")),
+        "seeds": (0, 1, 2, 7),
+        "searcher": ("mdl", "darts"),
+        "creator": ("frugal",),
+        "protocol": "quick",
+        "options": {"epochs": (1, 2), "widths": ([1, 2], [3]), "searcher.alpha": (0.5,), "executor.cpus": (3,)},
+        "limit": 8,
+        "synthetic": True,
+        "precision": "bf16",
+        "threads": 2,
+        "executor": "local",
+        "jobs": 2,
+        "device": "cpu",
+        "data_root": tmp_path / "data",
+        "results": tmp_path / "out",
+        "feature_cache": 2048,
+        "checkpoint_every": 5,
+        "compile": False,
+        "keep_weights": False,
+        "retry_failed": True,
+        "plugin": (),
+        "accept_code": True,
+        "log": ("mlflow", "tensorboard"),
+        "log_options": {"mlflow.experiment": "grid"},
+        "evaluation": "validation",
+        "first_tasks": 3,
+        "attach": ("my_parts:Shift",),
+        "match": "params=seu",
+        "tuned": ("chosen", str(tmp_path / "own/tuned.toml")),
+    }
+    assert set(spec.axes) == {"epochs", "widths", "searcher.alpha"}
+    assert spec.executor_options == {"jobs": 2, "cpus": 3}
+
+
+def test_options_replace_those_of_the_file(tmp_path: Path) -> None:
+    """Each key that is given besides, and each option by itself; the rest stays."""
+    file = tmp_path / "sweep.toml"
+    file.write_text('strategy = "ewc"\nseeds = "0-4"\nprotocol = "quick"\n[options]\nepochs = 1\nsearcher.alpha = 2\n')
+    spec = make_spec({"seeds": "7", "options": {"epochs": [3, 4], "width": [0.5]}}, file)
+    assert (spec.strategy, spec.seeds, spec.protocol) == (("ewc",), (7,), "quick")
+    assert spec.options == {"epochs": (3, 4), "searcher.alpha": (2,), "width": (0.5,)}
+
+
+def test_every_fault_of_a_file(command: Command, tmp_path: Path) -> None:
+    """All at once, each with its key; nothing is written."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'strategys = "seu"\nseeds = "3-1"\nlimit = 2\nsynthetic = "yes"\njobs = true\nfeature_cache = "lots"\n'
+        "benchmark = []\noptions = 3\n"
+    )
+    answer = command("sweep", file, "--results", tmp_path / "results")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("error: the sweep file has 8 faults\n")
+    for place in (
+        "strategys: no such key (did you mean 'strategy'?)", "seeds: the range 3-1 ends", "limit: ",
+        "synthetic: ", "jobs: ", "feature_cache: 'lots' is no number of bytes", "benchmark: ", "options: ",
+    ):  # fmt: skip
+        assert f"\n  - {place}" in answer.err, place
+    assert f"where: {file}" in answer.err
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("text", [None, "a = [", "a = 1\na = 2", b"\xff"])
+def test_unreadable_files(tmp_path: Path, text: str | bytes | None) -> None:
+    """Absent, no TOML, no text."""
+    file = tmp_path / "sweep.toml"
+    if text is not None:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SpecError, match=r"does not exist|is not TOML|cannot be read"):
+        make_spec({}, file)

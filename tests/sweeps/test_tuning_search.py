@@ -23,7 +23,7 @@ from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
-from seu_bench.sweeps.driver import JobResult, SweepEstimate, SweepReport
+from seu_bench.sweeps.driver import JobResult, SweepReport
 from seu_bench.sweeps.plan import SweepPlan, plan_requests
 from seu_bench.sweeps.tune_spec import grid, make_tune_spec
 from seu_bench.sweeps.tuning import run_tuning
@@ -72,7 +72,7 @@ def test_test_images_are_never_read(tmp_path: Path) -> None:
     for method in ("first-tasks:2", "whole-stream"):
         file = tuning(tmp_path, method=method, id=method.replace(":", "-")).file
         assert file is not None
-        assert len(file.trials[0].runs[0].accuracy_matrix) == (2 if method == "first-tasks:2" else 3)
+        assert len(file.trials[0].runs[0]["accuracy_matrix"]) == (2 if method == "first-tasks:2" else 3)
 
 
 def test_choice_and_cost(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_choice_and_cost(tmp_path: Path) -> None:
     file = TunedFile.read(tmp_path / "tuned" / "sealed-paper-tiny.toml")
     assert result.file == file
     assert file.options == {"epochs": 4, "learning_rate": 0.2}
-    scores = [fmean(fmean(run.accuracy_matrix[-1]) for run in trial.runs) for trial in file.trials]
+    scores = [fmean(fmean(run["accuracy_matrix"][-1]) for run in trial.runs) for trial in file.trials]
     assert [trial.score for trial in file.trials] == pytest.approx(scores, abs=1e-6)
     assert scores[0] < scores[1] == pytest.approx(file.score, abs=1e-6)
     records = {record.run_id: record for record in read_records(tmp_path / "tuning") if isinstance(record, Record)}
-    assert {run.run_id for trial in file.trials for run in trial.runs} == records.keys()
+    assert {run["run_id"] for trial in file.trials for run in trial.runs} == records.keys()
     assert (file.cost.runs, file.seeds) == (4, (100, 101))
     assert file.cost.image_passes == sum(stage.image_passes for record in records.values() for stage in record.stages)
     assert not any(record.may_be_ranked or record.weights_sha256 for record in records.values())
@@ -127,7 +127,7 @@ def test_failures(tmp_path: Path) -> None:
     space = {"fault": "none,diverge"}
     file = tuning(tmp_path, space=space).file
     assert [trial.score is None for trial in file.trials] == [False, True]
-    assert [run.status for run in file.trials[1].runs] == ["failed", "failed"]
+    assert [run["status"] for run in file.trials[1].runs] == ["failed", "failed"]
     assert file.options["fault"] == "none"
     none = tuning(tmp_path, space={"fault": "diverge"}, id="none")
     assert none.file is None
@@ -199,7 +199,7 @@ def test_stopped(tmp_path: Path) -> None:
             if isinstance(report, JobResult):
                 stop.ask(Interruption("stopped by the test", 143))
 
-        yield SweepEstimate(), hear
+        yield hear
 
     result = run_tuning(Registry(), spec, show, stop)
     assert result.file is None

@@ -8,7 +8,7 @@ import pytest
 from support.tiny import registry
 
 from seu_bench.errors import SpecError, UnknownNameError
-from seu_bench.sweeps.tune_spec import Choices, Range, TuneSpec, at_an_end, grid, make_tune_spec, parse_dimension
+from seu_bench.sweeps.tune_spec import Choices, Range, TuneSpec, make_tune_spec, parse_dimension
 from seu_bench.sweeps.tuning import Study
 
 
@@ -36,21 +36,6 @@ def test_written(given: Any, expected: Choices | Range) -> None:
 def test_refused(given: Any) -> None:
     with pytest.raises(ValueError, match=r"range|twice|no value|empty"):
         parse_dimension(given)
-
-
-def test_grid() -> None:
-    space = {"a": Choices((1, 2)), "b": Choices(("x", "y"))}
-    assert [tuple(values.values()) for values in grid(space)] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
-
-
-def test_ends() -> None:
-    """A choice at an end of what was tried is worth a word; one of two values, or of names, is always at an end."""
-    space = {"a": Choices((1, 10, 100)), "b": Choices(("x", "y", "z")), "c": Range(0.0, 1.0), "d": Choices((1, 2))}
-    inside = {"a": 10, "b": "x", "c": 0.5, "d": 1}
-    assert list(at_an_end(space, inside)) == []
-    said = list(at_an_end(space, {**inside, "a": 100, "c": 0.0}))
-    assert [text.partition(" is")[0] for text in said] == ["a=100", "c=0.0"]
-    assert ["higher" in text for text in said] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,10 @@ def test_errors(tiny: Path, tmp_path: Path) -> None:
         seu_bench.run("sue", results=results)
     with pytest.raises(OptionError, match="epochs"):
         seu_bench.run("tiny", options={"epochs": "x"}, results=results)
-    with pytest.raises(OptionError, match="the seed is '1'"):
+    with pytest.raises(OptionError, match="seed: "):
         seu_bench.run("tiny", seed="1", results=results)
     for limit in (3, True, 8.0):
-        with pytest.raises(OptionError, match="the limit is"):
+        with pytest.raises(OptionError, match="limit: "):
             seu_bench.run("tiny", limit=limit, results=results)
     with pytest.raises(DataMissingError, match="'mnist' is missing"):
         seu_bench.run("tiny", "pmnist", protocol="smoke", data_root=tmp_path / "none", results=results)

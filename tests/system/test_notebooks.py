@@ -8,7 +8,8 @@ import pytest
 
 import seu_bench
 from seu_bench.errors import OptionError
-from seu_bench.results import Leaderboards, Record, read_record
+from seu_bench.results import Record, read_record
+from seu_bench.results.leaderboard import Leaderboards
 from seu_bench.results.record import record_path
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "evidence" / "quick"
@@ -29,10 +30,7 @@ def test_leaderboards(boards: Leaderboards) -> None:
     frame = boards.frame
     assert len(frame) == sum(len(board.rows) for board in boards)
     assert str(frame["params_total_mean"].dtype) == str(frame["acc_std"].dtype) == "float64"
-    assert (
-        repr(Leaderboards(boards[:1]))
-        == f"Leaderboards([Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)])"
-    )
+    assert repr(boards[0]) == f"Leaderboard({boards[0].title!r}, {len(boards[0].rows)} rows)"
     assert repr(boards[0].rows[0]).startswith("Row(number=1, ") and len(repr(boards[0].rows[0])) < 200
 
 

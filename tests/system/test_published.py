@@ -21,7 +21,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, write_record
-from seu_bench.results.record_files import pack_records, packed_records
+from seu_bench.results.record_files import pack_records, read_records
 
 PUBLISHED = ROOT / "results" / "published"
 FOLDERS = sorted(path.parent.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("records.jsonl"))
@@ -82,7 +82,7 @@ def test_sets_are_complete(tmp_path: Path, folder: str) -> None:
 def test_run_ids_stay(folder: str) -> None:
     """What was published is what a run would find: of each configuration the record of its first seed."""
     registry, seen = Registry(), set()
-    for record in packed_records(PUBLISHED / folder):
+    for record in read_records(PUBLISHED / folder):
         assert isinstance(record, Record)
         configuration = (record.benchmark, record.protocol, record.strategy, record.searcher, record.creator)
         if configuration in seen or record.benchmark not in registry.benchmarks:

@@ -9,7 +9,7 @@ from support.tiny import registry
 from support.tuning import tuned_file
 
 import seu_bench_benchmarks
-from seu_bench.config.benchmark_file import BenchmarkFile
+from seu_bench.config.benchmark import BenchmarkFile
 from seu_bench.config.run import Request
 from seu_bench.config.tuned import TunedFile
 from seu_bench.engine.resolve import resolve

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import stat
@@ -15,8 +14,7 @@ from support.plain_user import plain_user
 
 from seu_bench.errors import ResultsError
 from seu_bench.utils import reading
-from seu_bench.utils.files import check_output, make_folder, write_atomic, write_output
-from seu_bench.utils.packages import remedy_for, source_folder
+from seu_bench.utils.files import check_output, make_folder, write_atomic
 from seu_bench.utils.reading import list_folder, open_file, read_file
 
 
@@ -48,13 +46,11 @@ def test_reads_regular_files(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_refuses_all_else(irregular: Path) -> None:
-    """Neither read, without waiting for anybody, nor replaced by what a user asks for."""
+    """Neither read, without waiting for anybody, nor a place for what a user asks for."""
     with pytest.raises(OSError, match="not a regular file"):
         open_file(irregular)
-    before = irregular.lstat()
     with pytest.raises(ResultsError, match="not a regular file"):
-        write_output(irregular, "text")
-    assert os.path.samestat(before, irregular.lstat())
+        check_output(irregular)
 
 
 def test_more_than_there_is_memory_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,15 +74,6 @@ def test_writes_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "link").symlink_to(path)
     write_atomic(tmp_path / "link", b"three")
     assert path.read_text() == "one" and not (tmp_path / "link").is_symlink()
-
-
-def test_output_is_a_new_or_regular_file_or_standard_output(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    for path in (tmp_path / "new", Path("-"), Path("/dev/stdout")):
-        check_output(path)
-    write_output(Path("-"), "text\n")
-    assert capfdbinary.readouterr().out == b"text\n"
 
 
 def test_lists_folders(tmp_path: Path) -> None:
@@ -127,31 +114,3 @@ def test_makes_one_folder_private(tmp_path: Path) -> None:
     (tmp_path / "usual").mkdir()
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a/b", "a", "usual")]
     assert modes[0] == 0o700 and modes[1] == modes[2]
-
-
-@pytest.mark.parametrize(
-    ("installer", "origin", "here"),
-    [
-        ("pip", {"url": "file:///a%20b", "dir_info": {"editable": True}}, "/a b"),
-        ("uv", {"url": "file:///a%20b", "dir_info": {}}, "/a b"),
-        (None, None, "site"),
-        ("pip", None, None),
-        ("pip", {"url": "https://a.b/c.git", "vcs_info": {"vcs": "git"}}, None),
-    ],
-)
-def test_package_in_development_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str | None, origin: object, here: str | None
-) -> None:
-    """Installed from a folder, or by nobody: its folder is named. Otherwise its author is."""
-    folder = tmp_path / "a_package-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: a-package\nVersion: 1.0\n")
-    if installer:
-        (folder / "INSTALLER").write_text(f"{installer}\n")
-    if origin:
-        (folder / "direct_url.json").write_text(json.dumps(origin))
-    monkeypatch.syspath_prepend(tmp_path)
-    expected = tmp_path if here == "site" else here and Path(here)
-    assert source_folder("a-package") == expected
-    told = f"repair it in {expected}" if expected else "report it to the author of a-package"
-    assert remedy_for("a-package") == told

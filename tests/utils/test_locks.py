@@ -50,13 +50,6 @@ def test_leaves_nothing_but_what_was_written(tmp_path: Path, folder: Path) -> No
     assert [path.name for path in folder.iterdir()] == ["record.json"]
 
 
-def test_leaves_folders_that_were_there(tmp_path: Path, folder: Path) -> None:
-    folder.parent.mkdir(parents=True)
-    with locked(folder):
-        pass
-    assert [path.name for path in (tmp_path / "results").iterdir()] == ["runs"] and not folder.exists()
-
-
 def test_plain_error_where_it_cannot_be_taken(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for name in ("file", "file/below", "x" * 300, "made/" + "x" * 300):
@@ -155,12 +148,6 @@ def test_what_is_no_lock_is_followed(tmp_path: Path, folder: Path, content: str)
     with locked(folder, lease=2 if content == "empty" else 60) as lock:
         lock.check()
     assert (tmp_path / "precious").read_text() == "kept" and not folder.exists()
-
-
-def test_host_that_drives_terminals(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "lock").write_text("filelock/2\npid=1\nhost=a\x1b[2Jb\nmode=lease\ntoken=t\nduration=3.0\n")
-    assert "\x1b" not in str(holder_of(folder))
 
 
 @elsewhere

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from seu_bench.utils import memory
-from seu_bench.utils.hardware import impossible_value, shortage, usable_cores
-from seu_bench.utils.memory import keep_freed_memory, return_freed_memory
-from seu_bench.utils.notebook import Strong, html_table, matrix_table, values_table
-from seu_bench.utils.text import error_line, printable_lines, spreadsheet_cell, without_credentials
+from seu_bench.utils import hardware
+from seu_bench.utils.hardware import free_host_memory, impossible_value, keep_freed_memory, shortage, usable_cores
+from seu_bench.utils.notebook import html_table, matrix_table, values_table
+from seu_bench.utils.text import error_line, spreadsheet_cell
 
 EVIL = '<script>alert("1")</script>\x1b[2J & <img src=x onerror=alert(1)>'
 
@@ -66,7 +65,7 @@ PAGES = 64 * 2**20 // 4096
 #: Page faults of 20 blocks of 64 MiB, each freed before the next, and memory before and after it is returned.
 BLOCKS = f"""
 import json, os, psutil, resource, sys
-from seu_bench.utils.memory import keep_freed_memory, return_freed_memory
+from seu_bench.utils.hardware import free_host_memory, keep_freed_memory
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 faults, size, process = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt, {PAGES * 4096}, psutil.Process()
 block = bytes(size)
@@ -76,7 +75,7 @@ for _ in range(20):
     block = b"x" * size
     del block
 after, held = faults(), process.memory_info().rss
-return_freed_memory()
+free_host_memory()
 print(json.dumps([kept, after - before, held, process.memory_info().rss]))
 """
 
@@ -103,21 +102,17 @@ def test_choices_of_the_user_and_other_libraries_stand(monkeypatch: pytest.Monke
     monkeypatch.setenv("LD_PRELOAD", "something")
     assert keep_freed_memory() is False
     monkeypatch.delenv("LD_PRELOAD")
-    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    monkeypatch.setattr(hardware.sys, "platform", "darwin")
     assert keep_freed_memory() is False
-    return_freed_memory()
+    assert free_host_memory() > 0
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", "\r=", " ="])
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t=", " ="])
 def test_no_formula_in_spreadsheets(begin: str) -> None:
     cell = spreadsheet_cell(f'{begin}HYPERLINK("http://x")')
     assert isinstance(cell, str) and cell.startswith("'")
     for value in (-1.5, None, "seu: mdl + frugal"):
         assert spreadsheet_cell(value) == value
-
-
-def test_control_characters_become_blanks() -> None:
-    assert printable_lines("error: a\x1b[2J\n  where: b\x00") == "error: a [2J\n  where: b "
 
 
 @pytest.mark.parametrize(
@@ -130,23 +125,17 @@ def test_control_characters_become_blanks() -> None:
     ],
 )
 def test_credentials_are_masked(text: str, masked: str) -> None:
-    assert without_credentials(f"no answer: {text} (twice {text})") == f"no answer: {masked} (twice {masked})"
     told = error_line(ConnectionError(f"no\x1b answer\nfrom {text} " + "x" * 500))
     assert told.startswith(f"ConnectionError: no answer from {masked} x") and len(told) == 300
 
 
-def test_notebook_tables_are_escaped_and_cut() -> None:
-    page = html_table(EVIL, [EVIL, "n"], [[EVIL, Strong(EVIL)], [EVIL, None]] * 200, [EVIL])
+def test_notebook_tables() -> None:
+    """Escaped and cut; in percent; a dash where nothing was measured; no row of tasks that were not learned."""
+    page = html_table(EVIL, [EVIL, "n"], [[EVIL, EVIL], [EVIL, None]] * 200, [EVIL])
     assert "<script" not in page and "<img" not in page and "\x1b" not in page
     assert "and 300 more" in page and len(html_table("", ["a"], [["x" * 10_000]] * 250)) < 60_000
-
-
-def test_notebook_tables_of_a_record() -> None:
-    """In percent; a dash where nothing was measured; no row of tasks that were not learned."""
-    page = matrix_table("t", ["a", "b", "c"], [[0.5], [0.25, 1.0], [None, None, None]])
-    assert [page.count(f">{cell}<") for cell in ("0 a", "1 b", "2 c", "50.0", "25.0", "100.0", "-")] == [
-        *(1, 1, 0, 1, 1, 1, 3)
-    ]
-    assert "<table>" not in matrix_table("t", [], [])
+    page = matrix_table("t", ["a", "b", "c"], [[0.5, None, None], [0.25, 1.0, None], [None, None, None]])
+    cells = {"0 a": 1, "1 b": 1, "2 c": 0, "50.0": 1, "25.0": 1, "100.0": 1, "-": 3}
+    assert {cell: page.count(f">{cell}<") for cell in cells} == cells
     page = values_table({"params_total": 1_234_567, "acc": 0.87654321, "fwt": None})
     assert "1,234,567" in page and "0.8765" in page and "fwt" not in page

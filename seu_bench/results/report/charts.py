@@ -2,40 +2,158 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Final, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seu_bench.results.comparison import BenchmarkComparison
+from seu_bench.results.labels import with_scenario
 from seu_bench.results.metric import UNITS, Metric
-from seu_bench.results.record import StageRecord
+from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, known_metric
-from seu_bench.results.report import configurations
-from seu_bench.results.report.configurations import Configuration, SeedSummary, Style, Values, basis, style, text_of
-from seu_bench.results.scenarios import with_scenario
+from seu_bench.results.reference_rows import reference_of
+from seu_bench.results.statistics import FEWEST_PAIRS
 from seu_bench.utils.text import printable
 
+Values: TypeAlias = NDArray[np.float64]
 #: How a series is drawn. ``across`` is a line at the final accuracy of a reference, ``step`` a front.
 Look: TypeAlias = Literal["line", "point", "across", "step"]
-#: Tasks that have a panel each, of longer streams chosen evenly; tasks and epochs of learning curves.
-MOST_PANELS, MOST_LINES, MOST_EPOCHS = 20, 10, 5000
-#: Configurations of a diagram of ranks; the table has more.
-MOST_RANKED: Final = 24
-#: Columns of a table that is not turned.
-_MOST_COLUMNS: Final = 24
+#: Configurations of a diagram of ranks, of which the table has more; columns of a table that is not turned.
+MOST_RANKED, _MOST_COLUMNS = 24, 24
 #: Metrics of size and cost that accuracy is drawn against, and what they are called.
 SIZES: Final = {"memory_bytes": "memory", "params_total": "parameters", "train_flops": "operations"}
 _BAND: Final = "Means over seeds with one standard deviation (n - 1); what was not measured is a gap."
 
+#: Colours of Okabe and Ito, "Color Universal Design", 2008, without yellow, which is too faint on white; each with
+#: matplotlib's marker and dashes, so that no figure needs its colours.
+_STYLES: Final[tuple[tuple[str, str, tuple[float, ...]], ...]] = (
+    ("#0072b2", "o", ()),
+    ("#d55e00", "s", (5, 1.6)),
+    ("#009e73", "^", (1.2, 1.2)),
+    ("#cc79a7", "D", (6, 1.5, 1.2, 1.5)),
+    ("#e69f00", "v", (3, 1.2, 1, 1.2, 1, 1.2)),
+    ("#56b4e9", "P", (8, 2)),
+    ("#8a8f95", "*", (1, 2.2)),
+    ("#1b1f24", "X", (2.5, 1)),
+)
+GREY: Final = "#69737d"
+#: Begins what is hashed to a strategy's style; this one keeps the colours of figures made before.
+_SALT: Final = "102718"
+
+
+class Style(NamedTuple):
+    """Colour, matplotlib's marker, and lengths of dashes and gaps of one configuration."""
+
+    color: str
+    marker: str
+    dashes: tuple[float, ...]
+
+
+def style(number: int, color: str | None = None) -> Style:
+    """Return the style of a thing counted from 0; beyond the eighth, colours come again with other markers."""
+    again, first = divmod(number, len(_STYLES))
+    return Style(color or _STYLES[first][0], *_STYLES[(number + again) % len(_STYLES)][1:])
+
+
+def styles_of(strategies: Sequence[str]) -> list[Style]:
+    """Choose a style for each configuration, all different.
+
+    The first of a strategy has the style that its name is hashed to, the same in every figure, or the next free one.
+    """
+    numbers: dict[int, int] = {}
+    for place in sorted(range(len(strategies)), key=lambda place: strategies[place] in strategies[:place]):
+        own = hashlib.sha256((_SALT + strategies[place]).encode()).digest()[0] % len(_STYLES)
+        candidates = itertools.chain(range(own, len(_STYLES)), itertools.count())
+        numbers[place] = next(number for number in candidates if number not in numbers.values())
+    return [style(numbers[place]) for place in range(len(strategies))]
+
+
+class SeedSummary(NamedTuple):
+    """Mean and standard deviation (n - 1) over seeds; NaN where not measured for every seed, std also for one seed."""
+
+    mean: Values
+    std: Values
+
+
+def over_seeds(values: Values) -> SeedSummary:
+    """Summarise values of shape ``[seeds, ...]``."""
+    complete = np.isfinite(values).all(axis=0)
+    known = np.where(complete, values, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a stranger's record may hold numbers of any size
+        std = known.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan)
+        found = known.mean(axis=0), std
+    return SeedSummary(*(np.where(complete & np.isfinite(each), each, np.nan) for each in found))
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A row of a leaderboard with its label there, not escaped, and the records behind it, by seed."""
+
+    label: str
+    runs: tuple[Record, ...]
+    style: Style
+
+    @property
+    def reference(self) -> str | None:
+        """What it is a reference of; ``None`` for a learner."""
+        return reference_of(self.runs[0])
+
+    @property
+    def title(self) -> str:
+        """Name in a figure."""
+        return self.label if self.reference is None else f"reference: {self.label}"
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the longest of its runs."""
+        return max(max(len(run.task_names), len(run.task_order), len(run.accuracy_matrix)) for run in self.runs)
+
+    def _per_seed(self, rows_of: Callable[[Record], Sequence[Sequence[float | None]]]) -> Values:
+        """Matrices of records as ``[seeds, tasks, tasks]``; NaN where nothing was measured."""
+        result = np.full((len(self.runs), self.tasks, self.tasks), np.nan)
+        for seed, run in enumerate(self.runs):
+            for row, values in enumerate(rows_of(run)[: self.tasks]):
+                result[seed, row, : len(values)] = np.array(values[: self.tasks], dtype=float)
+        return result
+
+    @cached_property
+    def matrices(self) -> Values:
+        """Accuracy matrices ``R[i][j]`` in percent, ``[seeds, tasks, tasks]``; NaN where not measured."""
+        found = self._per_seed(lambda run: run.accuracy_matrix)
+        return 100 * np.where((found >= 0) & (found <= 1), found, np.nan)
+
+    @cached_property
+    def answers(self) -> Values:
+        """Share of task i's test images that were answered with a class of task j, after the last task, in percent."""
+        counts = self._per_seed(lambda run: run.task_confusion)
+        counts = np.where(np.isfinite(counts).any(axis=2, keepdims=True), np.nan_to_num(counts), np.nan)
+        with np.errstate(invalid="ignore"):
+            return over_seeds(100 * counts / counts.sum(axis=2, keepdims=True)).mean
+
+    @cached_property
+    def averages(self) -> SeedSummary:
+        """Mean accuracy over the tasks learned so far, after each task; percent, ``[tasks]``."""
+        learned = [self.matrices[:, row, : row + 1].mean(axis=1) for row in range(self.tasks)]
+        return over_seeds(np.stack(learned, axis=1))
+
+    def metric(self, name: str, factor: float = 1.0) -> SeedSummary:
+        """Summarise a metric of the records times ``factor``; NaN where it cannot be that, in a stranger's record."""
+        values = np.array([run.metrics.get(name) for run in self.runs], dtype=float)
+        highest = 1.0 if name in ("acc", "mixed_score") else math.inf
+        return over_seeds(np.where((values >= 0) & (values <= highest), values, np.nan) * factor)
+
 
 @dataclass(frozen=True)
 class Series:
-    """Values of one configuration or task in a panel, with standard deviations where there are any."""
+    """Values of one configuration, with standard deviations where there are any."""
 
     name: str
     style: Style
@@ -48,33 +166,26 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Axes of a chart: series, or a matrix of percentages; ``y`` where it has a scale of its own."""
-
-    title: str = ""
-    series: Sequence[Series] = ()
-    matrix: Values | None = None
-    y: str = ""
-
-
-@dataclass(frozen=True)
 class Chart:
-    """A figure that is not drawn yet; texts are not escaped.
+    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped.
 
-    ``kind`` is part of its file name, ``columns`` are panels in a row at the most, ``numbers`` headings and rows of its
-    table where they are not those of its values. ``x`` may be logarithmic, and ``y`` have names at 0, 1, ... from the
-    top; ``span`` is shaded. ``color_label`` is of the scale of matrices.
+    Attributes:
+        kind: part of its file name.
+        numbers: headings and rows of its table where they are not those of its values.
+        is_log: whether ``x`` is logarithmic.
+        categories: names at 0, 1, ... from the top, in place of ``y``.
+        span: is shaded.
+        color_label: of the scale of matrices.
     """
 
     kind: str
     heading: str
     caption: str
-    panels: Sequence[Panel]
     x: str
     y: str
-    columns: int = 1
+    series: Sequence[Series] = ()
+    matrices: Mapping[str, Values] = field(default_factory=dict)
     numbers: Sequence[Sequence[str]] = ()
-    decimals: int = 1
     is_log: bool = False
     categories: Sequence[str] = ()
     span: tuple[float, float] | None = None
@@ -86,28 +197,30 @@ class Chart:
         return rows if len(rows[0]) <= _MOST_COLUMNS else list(zip(*rows, strict=True))
 
     def _rows(self) -> Iterator[Sequence[str]]:
-        series = [(panel, each) for panel in self.panels for each in panel.series if each.look != "step"]
-        matrices = [(panel.title, panel.matrix) for panel in self.panels if panel.matrix is not None]
-        if matrices:
-            most = max(len(matrix) for _, matrix in matrices)
+        shown = [each for each in self.series if each.look != "step"]
+        if self.matrices:
+            most = max(map(len, self.matrices.values()))
             yield ("configuration", self.y, *(f"{self.x} {place} (%)" for place in range(most)))
-            for title, matrix in matrices:
+            for title, matrix in self.matrices.items():
                 for row, values in enumerate(matrix):
-                    yield (title, str(row), *(text_of(value) for value in values), *["-"] * (most - len(values)))
+                    yield (title, str(row), *map(text_of, values), *["-"] * (most - len(values)))
         elif self.is_log:
             yield ("configuration", self.x, self.y)
-            for _, each in series:
-                if each.look == "point":
-                    yield (each.name, _cells(each.x, each.x_std, 3)[0], _cells(each.y, each.std, 2)[0])
+            yield from ((each.name, _cells(each.x, each.x_std, 3)[0], _cells(each.y, each.std, 2)[0]) for each in shown)
         else:
-            places = sorted({int(x) for _, each in series for x in each.x})
-            yield ("name", "panel", *(f"{self.x} {place}" for place in places))
-            for panel, each in series:
-                known = dict(zip(map(int, each.x), _cells(each.y, each.std, self.decimals), strict=True))
-                if each.look == "across":
-                    known = dict(list(known.items())[-1:])
-                title = " ".join(filter(None, (panel.title, panel.y or self.y)))
-                yield (each.name, title, *(known.get(place, "-") for place in places))
+            most = max(len(each.x) for each in shown)
+            yield ("configuration", *(f"{self.x} {place}" for place in range(most)))
+            for each in shown:
+                cells = _cells(each.y, each.std, 1) + ["-"] * (most - len(each.x))
+                yield (each.name, *(cells if each.look == "line" else ["-"] * (most - 1) + cells[-1:]))
+
+
+def text_of(mean: float, std: float = math.nan, decimals: int = 1) -> str:
+    """Format a mean and its deviation: ``95.1 ± 0.4``; ``-``: not measured."""
+    if not math.isfinite(mean):
+        return "-"
+    text = f"{round(mean, decimals) + 0.0:,.{decimals}f}"  # adding 0.0 turns -0.0 into 0.0
+    return text + (f" ± {std:,.{decimals}f}" if math.isfinite(std) else "")
 
 
 def _cells(values: Values, std: Values | None, decimals: int) -> list[str]:
@@ -119,14 +232,13 @@ def compare(drawn: Sequence[Configuration], references: Sequence[Configuration])
     """Make the charts that compare the configurations of a group; of references what compares with them."""
     measured = [size for size in SIZES if any(math.isfinite(float(each.metric(size).mean)) for each in drawn)]
     sizes = [accuracy_against(size, drawn, references) for size in measured]
-    others = [accuracy_curves(drawn), accuracy_matrices(drawn), *task_confusion(drawn)]
-    return [average_accuracy(drawn, references), *sizes, *others]
+    return [average_accuracy(drawn, references), *sizes, accuracy_matrices(drawn), *task_confusion(drawn)]
 
 
 def average_accuracy(drawn: Sequence[Configuration], references: Sequence[Configuration] = ()) -> Chart:
     """Chart the average accuracy on the tasks learned so far, after each task; references are lines across."""
-    series = [_line(each.title, each.style, each.averages) for each in drawn]
     places = np.arange(max(each.tasks for each in (*drawn, *references)), dtype=float)
+    series = [Series(each.title, each.style, "line", places[: each.tasks], *each.averages) for each in drawn]
     for each in references:
         accuracy = np.full(len(places), each.metric("acc", 100).mean)
         if np.isfinite(accuracy).all():
@@ -135,9 +247,9 @@ def average_accuracy(drawn: Sequence[Configuration], references: Sequence[Config
         "average-accuracy",
         "Average accuracy on the tasks learned so far",
         _BAND + _what_references_are(references) + basis((*drawn, *references)),
-        [Panel(series=series)],
         "after learning task",
         "average accuracy on the tasks learned so far (%)",
+        series,
     )
 
 
@@ -155,35 +267,16 @@ def accuracy_against(metric: str, drawn: Sequence[Configuration], references: Se
             front.append((float(point.x[0]), float(point.y[0])))
     if front:
         x, y = np.array([*front, (max(float(point.x[0]) for point in points), front[-1][1])]).T
-        points.append(Series("front", style(0, configurations.GREY), "step", x, y))
+        points.append(Series("front", style(0, GREY), "step", x, y))
     return Chart(
         f"accuracy-{SIZES[metric]}",
         f"Accuracy against {SIZES[metric]}",
         "Further left and higher is better; steps are the front of those drawn: nothing is above it or left of it. "
         f"{_BAND}{_what_references_are(references)}{basis((*drawn, *references))}",
-        [Panel(series=points)],
         METRICS[metric].column or metric,
         "average accuracy after the last task (%)",
+        points,
         is_log=True,
-    )
-
-
-def accuracy_curves(drawn: Sequence[Configuration]) -> Chart:
-    """Chart the accuracy on each task after every task learned since: ``R[i][j]`` over i, a panel for each j."""
-    runs = [run for each in drawn for run in each.runs]
-    tasks = _evenly(max(each.tasks for each in drawn), MOST_PANELS)
-    panels = []
-    for task in tasks:
-        lines = [_line(c.title, c.style, c.accuracies.at(np.s_[task:, task]), task) for c in drawn if task < c.tasks]
-        panels.append(Panel(configurations.task_name(runs, task), lines))
-    return Chart(
-        "accuracy-curves",
-        "Accuracy on each task over the sequence",
-        f"A panel for each task, of a long stream for some, from when it is learned on. {_BAND}{basis(drawn)}",
-        panels,
-        "after learning task",
-        "accuracy (%)",
-        columns=5,
     )
 
 
@@ -194,17 +287,16 @@ def accuracy_matrices(drawn: Sequence[Configuration]) -> Chart:
         "Accuracy matrix",
         "R[i][j], the accuracy on task j after learning task i, mean over seeds; brighter is better. Only the lower "
         f"triangle is measured: what is blank was not.{basis(drawn)}",
-        [Panel(each.title, matrix=each.accuracies.mean) for each in drawn],
         "accuracy on task",
         "after learning task",
-        columns=4,
+        matrices={each.title: over_seeds(each.matrices).mean for each in drawn},
         color_label="accuracy (%)",
     )
 
 
 def task_confusion(drawn: Sequence[Configuration]) -> list[Chart]:
     """Chart the share of each task's images that are answered with a class of each task, where that was counted."""
-    counted = [each for each in drawn if np.isfinite(each.answers.mean).any()]
+    counted = [each for each in drawn if np.isfinite(each.answers).any()]
     if not counted:
         return []
     chart = Chart(
@@ -212,10 +304,9 @@ def task_confusion(drawn: Sequence[Configuration]) -> list[Chart]:
         "Confusion between tasks",
         "To which task the answers to a task's images belong, after the last task: shares of the images, mean over "
         f"seeds. Off the diagonal images were taken for another task's.{basis(counted)}",
-        [Panel(each.title, matrix=each.answers.mean) for each in counted],
         "answered as task",
         "images of task",
-        columns=4,
+        matrices={each.title: each.answers for each in counted},
         color_label="answers (%)",
     )
     return [chart]
@@ -232,7 +323,7 @@ def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric]
     series = []
     for is_worse, name in ((False, "not told from the best"), (True, "significantly worse than the best")):
         places = [place for place, row in enumerate(shown) if (row.verdict == "significant") is is_worse]
-        means = np.array([shown[place].mean for place in places])
+        means = np.array([shown[place].average_rank for place in places])
         series.append(Series(name, style(0), "point", means, np.array(places, dtype=float), is_hollow=is_worse))
     column = metric.column or comparison.metric
     rows: list[Sequence[str]] = [
@@ -243,66 +334,31 @@ def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric]
             f"{metric.format_cell(comparison.means[name][row.configuration])} (rank {row.ranks[name]:g})"
             for name in ranks.benchmarks
         ]
-        corrected = "-" if row.corrected is None else f"{row.corrected:.4f}"
-        rows.append((row.configuration, f"{row.mean:.2f}", corrected, row.verdict or "the best", *values))
+        p_holm = "-" if row.p_holm is None else f"{row.p_holm:.4f}"
+        rows.append((row.configuration, f"{row.average_rank:.2f}", p_holm, row.verdict or "the best", *values))
     said, span = "Nothing is said of significance: there are too few benchmarks or configurations.", None
-    if ranks.p_value is not None:
-        best = next(row.mean for row in ranks.rows if row.configuration == ranks.control)
+    if ranks.friedman_p_value is not None:
+        best = next(row.average_rank for row in ranks.rows if row.configuration == ranks.control)
         span = best, best + ranks.critical_difference
         said = (
             f"Filled: not significantly worse than the best, {ranks.control}, by Holm's correction after Friedman's "
-            f"test (p = {ranks.p_value:.4f}); shaded: the critical difference to it (Bonferroni-Dunn)."
+            f"test (p = {ranks.friedman_p_value:.4f}); shaded: the critical difference to it (Bonferroni-Dunn)."
         )
     more = f" {len(ranks.rows) - len(shown)} more are in the table." if len(ranks.rows) > len(shown) else ""
-    seeds = configurations.seed_counts([len(seeds) for seeds in comparison.seeds for _ in ranks.rows])
+    seeds = _seed_counts([len(seeds) for seeds in comparison.seeds for _ in ranks.rows])
     protocol = with_scenario(f"Protocol {printable(comparison.protocol)}", comparison.scenario)
     return Chart(
         "average-ranks",
         f"Average ranks over {len(ranks.benchmarks)} benchmarks",
         f"Further left is better; 1 would be the best on every benchmark. {said}{more} {protocol}; {column}, means "
         f"over {seeds}.",
-        [Panel(series=[each for each in series if len(each.x)])],
         "average rank",
         "",
+        [each for each in series if len(each.x)],
         numbers=rows,
         categories=[row.configuration for row in shown],
         span=span,
     )
-
-
-def learning_curves(each: Configuration) -> list[Chart]:
-    """Chart loss and accuracy over the epochs of each kind of stage, a line for each task, where records have them."""
-    kinds: defaultdict[str, defaultdict[int, list[StageRecord]]] = defaultdict(lambda: defaultdict(list))
-    for stage in (stage for run in each.runs for stage in run.stages):
-        if 0 < max(len(stage.losses), len(stage.accuracies)) <= MOST_EPOCHS:
-            kinds[stage.name][stage.task].append(stage)
-    panels = []
-    for kind, of_tasks in kinds.items():
-        shown = [task for task, stages in sorted(of_tasks.items()) if len(stages) == len(each.runs)][:MOST_LINES]
-        for label, measured, factor in (("loss (per image)", "losses", 1), ("accuracy (%)", "accuracies", 100)):
-            lines = []
-            for task in shown:
-                rows = [getattr(stage, measured) for stage in of_tasks[task]]
-                values = factor * np.array(list(zip_longest(*rows)), dtype=float).T.reshape(len(rows), -1)
-                name = configurations.task_name(each.runs, task)
-                lines.append(_line(name, style(task), configurations.over_seeds(values), 1))
-            panels += [Panel(kind, lines, y=label)] if lines else []
-    chart = Chart(
-        f"learning-curves-{each.number}",
-        f"Learning curves: {each.label}",
-        f"Each epoch of each stage of the first {MOST_LINES} tasks, on the images that it learns from, never on test "
-        f"images. {_BAND}{basis([each])}",
-        panels,
-        "epoch",
-        "",
-        columns=2,
-        decimals=3,
-    )
-    return [chart] if panels else []
-
-
-def _line(name: str, look: Style, values: SeedSummary, first: int = 0) -> Series:
-    return Series(name, look, "line", np.arange(first, first + len(values.mean), dtype=float), *values)
 
 
 def _what_references_are(references: Sequence[Configuration]) -> str:
@@ -310,6 +366,22 @@ def _what_references_are(references: Sequence[Configuration]) -> str:
     return f" What is grey is a reference, which is not ranked ({texts})." if references else ""
 
 
-def _evenly(count: int, most: int) -> list[int]:
-    """Choose at most ``most`` of 0 .. count - 1, the first and the last among them."""
-    return sorted({round(float(place)) for place in np.linspace(0, count - 1, min(count, most))})
+def basis(configurations: Sequence[Configuration]) -> str:
+    """Say in sentences what a figure rests on: benchmark, protocol, scenario, seeds, and whose options were tuned."""
+    run = configurations[0].runs[0]
+    protocol = with_scenario(f"protocol {printable(run.protocol)}", run.scenario)
+    seeds = _seed_counts([len(each.runs) for each in configurations])
+    said = [f"Benchmark {printable(run.benchmark)}, version {run.benchmark_version}, {protocol}, {seeds}"]
+    if few := [each.label for each in configurations if len(each.runs) < FEWEST_PAIRS]:
+        said.append(f"Fewer than {FEWEST_PAIRS} seeds, too few to tell a difference from chance: {', '.join(few)}")
+    tuned = [each.label for each in configurations if all(run.tuned is not None for run in each.runs)]
+    said.append(f"Hyper-parameters were tuned for: {', '.join(tuned) or 'none'}")
+    return "".join(f" {text}." for text in said)
+
+
+def _seed_counts(counts: Sequence[int]) -> str:
+    """``10 seeds each``, or how many configurations have how many: ``10 seeds (6 configurations), 5 seeds (2)``."""
+    found = sorted(Counter(counts).items(), reverse=True)
+    if len(found) == 1:
+        return f"{counts[0]} seed{'s' * (counts[0] != 1)}{' each' * (len(counts) > 1)}"
+    return ", ".join(f"{seeds} seeds ({number} configurations)" for seeds, number in found)

@@ -28,12 +28,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from seu_bench.results.report.charts import Chart, Panel, Series
-from seu_bench.results.report.configurations import GREY, Values
+from seu_bench.results.report.charts import GREY, Chart, Series, Values
 from seu_bench.utils.text import printable
 
-#: Inches that a figure may be wide, and of a panel at the least, before fewer are in a row.
-_NARROWEST, _WIDEST, _LEAST_PANEL = 2.5, 20.0, 1.5
+#: Inches that a figure may be wide, and of a panel at the least, before fewer are in a row; panels in a row.
+_NARROWEST, _WIDEST, _LEAST_PANEL, _COLUMNS = 2.5, 20.0, 1.5, 4
 _UNITS: Final = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}  # a point of TeX's, as \columnwidth is in
 #: Families that come with matplotlib: one like Times, and one with most letters.
 _FALLBACKS: Final = ("STIXGeneral", "DejaVu Sans")
@@ -106,49 +105,42 @@ class Layout:
         return cls(float(found["figure.figsize"][0]), sizes | _THIN | {"font.family": families})
 
 
-def render(chart: Chart, layout: Layout | None = None) -> dict[str, bytes]:
-    """Draw a chart for a width, by default a page's; return the contents of its files by format."""
-    layout = layout or Layout()
+def render(chart: Chart, layout: Layout) -> dict[str, bytes]:
+    """Draw a chart; return the contents of its files by format."""
     title, caption = printable(chart.heading), printable(chart.caption)
     with matplotlib.style.context(_STYLE | layout.settings, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # browsers have others
-        figure = draw(chart, layout)
+        figure = draw(chart, layout.width)
         figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]  # once, not for each file twice
         figure.set_layout_engine("none")
         return {"pdf": _pdf(figure, title), "svg": _svg(figure, title, caption), "png": _png(figure)}
 
 
-def draw(chart: Chart, layout: Layout) -> Figure:
+def draw(chart: Chart, width: float) -> Figure:
     """Draw a chart within the settings of matplotlib that are set."""
-    count = len(chart.panels)
-    columns = max(1, min(chart.columns, count, int(layout.width / _LEAST_PANEL)))
-    rows, width = math.ceil(count / columns), layout.width / columns
-    height = 0.57 * width if columns == 1 else max(0.8 * width, 1.0) + 0.8
+    if chart.matrices:
+        return _draw_matrices(chart, width)
+    height = 0.24 * len(chart.categories) + 0.8 if chart.categories else 0.57 * width
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(_folded(chart.x, width - 0.2, "axes.labelsize"))
+    axes.set_ylabel(_folded(chart.y, 0.6 * height, "axes.labelsize"))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    for each in chart.series:
+        _draw_series(axes, each)
+    if chart.is_log:
+        axes.set_xscale("log")
+        low, high = axes.get_xlim()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 60 else (1.0,), numticks=12))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     if chart.categories:
-        height = 0.24 * len(chart.categories) + 0.8
-    engine: Any = "compressed" if chart.color_label else "constrained"
-    figure = Figure(figsize=(layout.width, rows * height), layout=engine)
-    is_shared = not any(panel.y for panel in chart.panels)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=is_shared, sharey=is_shared)
-    for place, axes in enumerate(grid.flat):
-        if place >= count:
-            axes.remove()
-            continue
-        panel = chart.panels[place]
-        axes.set_title(_folded(panel.title, width * (0.58 if chart.color_label else 0.75), "axes.titlesize", 3))
-        if place % columns == 0 or panel.y:
-            axes.set_ylabel(_folded(panel.y or chart.y, 0.6 * height, "axes.labelsize"))
-        if place + columns >= count:
-            axes.set_xlabel(_folded(chart.x, width - 0.2, "axes.labelsize"))
-            axes.tick_params(labelbottom=True)
-        if panel.matrix is not None:
-            mesh = _draw_matrix(axes, panel.matrix, width)
-        for each in panel.series:
-            _draw_series(axes, each)
-        _scale(axes, chart, layout)
-    if chart.color_label:
-        figure.colorbar(mesh, ax=figure.axes, label=chart.color_label, aspect=30).ax.grid(visible=False)
-    return _with_legend(figure, chart.panels, layout.width)
+        names = [_folded(name, 0.35 * width, "ytick.labelsize", 1) for name in chart.categories]
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+    if chart.span:
+        axes.axvspan(*chart.span, color=GREY, alpha=0.15, linewidth=0)
+    return _with_legend(figure, chart.series, width)
 
 
 def _look(each: Series) -> dict[str, Any]:
@@ -173,6 +165,31 @@ def _draw_series(axes: Axes, each: Series) -> None:
             axes.fill_between(each.x, each.y - std, each.y + std, color=color, alpha=0.16, linewidth=0)
 
 
+def _draw_matrices(chart: Chart, whole: float) -> Figure:
+    """Draw a panel for each matrix, all on one scale."""
+    count, largest = len(chart.matrices), max(map(len, chart.matrices.values()))
+    columns = max(1, min(_COLUMNS, count, int(whole / _LEAST_PANEL)))
+    rows, width = math.ceil(count / columns), whole / columns
+    height = 0.57 * width if columns == 1 else max(0.8 * width, 1.0) + 0.8
+    figure = Figure(figsize=(whole, rows * height), layout="compressed")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for place, (axes, (title, matrix)) in enumerate(zip(grid.flat, chart.matrices.items(), strict=False)):
+        axes.set_title(_folded(title, width * 0.58, "axes.titlesize", 3))
+        if place % columns == 0:
+            axes.set_ylabel(_folded(chart.y, 0.6 * height, "axes.labelsize"))
+        if place + columns >= count:
+            axes.set_xlabel(_folded(chart.x, width - 0.2, "axes.labelsize"))
+            axes.tick_params(labelbottom=True)
+        mesh = _draw_matrix(axes, matrix, width)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.set(xlim=(-0.5, largest - 0.5), ylim=(largest - 0.5, -0.5))
+    for axes in grid.flat[count:]:
+        axes.remove()
+    figure.colorbar(mesh, ax=figure.axes, label=chart.color_label, aspect=30).ax.grid(visible=False)
+    return figure
+
+
 def _draw_matrix(axes: Axes, matrix: Values, width: float) -> Any:
     edges, shown = np.arange(len(matrix) + 1) - 0.5, np.ma.masked_invalid(matrix)
     size = min(7.0, 0.75 * 72 * width / (1.7 * len(matrix)))
@@ -184,32 +201,9 @@ def _draw_matrix(axes: Axes, matrix: Values, width: float) -> Any:
     return axes.pcolormesh(edges, edges, shown, cmap="cividis", vmin=0, vmax=100, edgecolors="w", linewidth=0.5)
 
 
-def _scale(axes: Axes, chart: Chart, layout: Layout) -> None:
-    """Set scales and ticks: sizes are logarithmic, tasks and epochs whole."""
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    if chart.color_label:
-        largest = max(len(panel.matrix) for panel in chart.panels if panel.matrix is not None)
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.set_xlim(-0.5, largest - 0.5)
-        axes.set_ylim(largest - 0.5, -0.5)
-    if chart.is_log:
-        axes.set_xscale("log")
-        low, high = axes.get_xlim()
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 60 else (1.0,), numticks=12))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    if chart.categories:
-        names = [_folded(name, 0.35 * layout.width, "ytick.labelsize", 1) for name in chart.categories]
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-    if chart.span:
-        axes.axvspan(*chart.span, color=GREY, alpha=0.15, linewidth=0)
-
-
-def _with_legend(figure: Figure, panels: Sequence[Panel], width: float) -> Figure:
+def _with_legend(figure: Figure, series: Sequence[Series], width: float) -> Figure:
     """Put a legend at the foot of the figure, which grows by its height."""
-    every = [each for panel in panels for each in panel.series if each.look != "step"]
-    handles = {each.name: Line2D([], [], **_look(each)) for each in every}
+    handles = {each.name: Line2D([], [], **_look(each)) for each in series if each.look != "step"}
     if not handles:
         return figure
     letter = 0.58 * rcParams["legend.fontsize"] / 72  # inches of one, on average

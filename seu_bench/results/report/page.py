@@ -1,4 +1,4 @@
-"""The page: everything that a report shows, in one HTML file that loads nothing. All texts are escaped by Jinja2."""
+"""The report: records are read, figures drawn and written, then one HTML page that holds all and loads nothing."""
 
 from __future__ import annotations
 
@@ -8,27 +8,50 @@ import gzip
 import hashlib
 import io
 import json
-import math
+import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
-from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, difference_cells
+from seu_bench.config.commands import command
+from seu_bench.errors import OptionError, ResultsError
+from seu_bench.results.building import read_leaderboards, unranked_leaderboards
+from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_over_benchmarks, difference_cells
 from seu_bench.results.formats import notes, plain_table, to_csv, to_latex
-from seu_bench.results.leaderboard import FRONT, MARKS, REFERENCE, TUNED, Leaderboard, Row, mean_and_deviation
+from seu_bench.results.leaderboard import TUNED, Leaderboard, Row, mean_and_deviation
+from seu_bench.results.metric import Metric
+from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import METRICS
-from seu_bench.results.report.charts import SIZES, Chart
+from seu_bench.results.report import charts
+from seu_bench.results.report.charts import GREY, SIZES, Chart, Configuration, style, styles_of
+from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.plotting import plotly_figure
-from seu_bench.results.scenarios import with_scenario
+from seu_bench.utils.files import check_output, refuse_link, write_atomic
+from seu_bench.utils.locks import folder_lock
+from seu_bench.utils.progress import tracked
 from seu_bench.utils.text import printable, spreadsheet_cell
 
-#: Rows of a leaderboard, and names of a list.
-_MOST_ROWS, _MOST_NAMES = 1000, 4
+#: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
+MOST_TASKS: Final = 100
+#: Rows of a leaderboard, names of a list, and groups that have figures: those with the most records.
+_MOST_ROWS, _MOST_NAMES, _MOST_GROUPS = 1000, 4, 10
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """The HTML file, the PDF, SVG and PNG files, what is not shown and why, and the number of groups."""
+
+    page: Path
+    figures: tuple[Path, ...]
+    outside: tuple[str, ...]
+    groups: int
 
 
 class Section(NamedTuple):
@@ -45,15 +68,6 @@ class RankSection(NamedTuple):
     name: str
     comparison: BenchmarkComparison
     chart: Chart
-
-
-class Contents(NamedTuple):
-    """What a report shows, which records and figures it does not, and the charts that are drawn, by name."""
-
-    sections: Sequence[Section]
-    ranks: Sequence[RankSection]
-    outside: Sequence[str]
-    charts: Mapping[str, Chart]
 
 
 class Table(NamedTuple):
@@ -90,41 +104,160 @@ def _plain(cell: str) -> object:
     return cell.replace(",", "") if re.fullmatch(r"[-+]?[0-9][0-9.,]*", cell) else spreadsheet_cell(cell)
 
 
-def render_page(contents: Contents) -> str:
-    """Render the page of a report."""
+def write_report(
+    results: Path,
+    output: Path | None = None,
+    benchmark: str | None = None,
+    protocol: str | None = None,
+    metrics: Mapping[str, Metric] = METRICS,
+    *,
+    top: int = 8,
+    unranked: bool = False,
+    layout: Layout | None = None,
+) -> ReportFiles:
+    """Make the report of a results folder anew.
+
+    Args:
+        results: the results folder.
+        output: the page, ``<results>/report.html`` by default; figures go to the folder ``figures`` beside it.
+        benchmark, protocol: only groups of these.
+        metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+        top: configurations drawn in each group; 0: no figure is drawn.
+        unranked: whether finished runs that are never ranked are shown, too, in groups of their own.
+        layout: width and fonts of the figures, e.g. of a paper's column.
+
+    Raises:
+        ResultsError: there are no records, none of ``benchmark`` and ``protocol``, none that can be reported where
+            there is a report already, or nothing can be written there.
+        OptionError: ``output`` ends like something else than a page.
+
+    Example:
+        >>> write_report(Path("results"), top=4).page  # doctest: +SKIP
+        PosixPath('results/report.html')
+    """
+    page = output or results / "report.html"
+    check_output(page)
+    if page.suffix.lower() not in (".html", ".htm"):
+        remedy = f"call it {page.stem}.html; figures are written beside it"
+        raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
+    folder = page.parent / "figures"
+    refuse_link(folder, "remove it; figures can be made again at any time")
+    require_records(results)
+    made = read_leaderboards(results, metrics)
+    boards = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
+    boards = [it for it in boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
+    outside = made.excluded(benchmark, unranked=unranked)
+    _refuse_nothing(results, page, {"benchmark": benchmark, "protocol": protocol}, boards, outside)
+    ranks = []
+    for found in compare_over_benchmarks(boards, metrics=metrics):
+        scenario = "" if found.scenario == "task" else f"-{found.scenario}"
+        name = f"over-benchmarks-{found.protocol}{scenario}-average-ranks"
+        ranks.append(RankSection(name, found, charts.average_ranks(found, metrics)))
+    drawn = sorted(boards, key=lambda board: (board.unranked is not None, -board.records))[: _MOST_GROUPS if top else 0]
+    if 0 < len(drawn) < len(boards):
+        outside.append(f"figures of {len(boards) - len(drawn)} groups with fewer records (choose with --benchmark)")
+    sections = [Section(board, *(_charts(board, top) if board in drawn else ({}, []))) for board in boards]
+    figures = {each.name: each.chart for each in ranks} if top else {}
+    for section in sections:
+        figures |= section.charts
+    paths: list[Path] = []
+    with folder_lock(folder):
+        for name, chart in tracked(list(figures.items()), "drawing figures"):
+            for form, content in render(chart, layout or Layout()).items():
+                paths.append(folder / f"{name}.{form}")
+                write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
+        write_atomic(page, _rendered(sections, ranks, outside, is_drawn=bool(figures)))
+    return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
+
+
+def _refuse_nothing(
+    results: Path,
+    page: Path,
+    chosen: Mapping[str, str | None],
+    boards: Sequence[Leaderboard],
+    outside: Sequence[str],
+) -> None:
+    """Refuse to report nothing of what was asked for, or in place of a page that is there."""
+    asked = [f"{kind} {name!r}" for kind, name in chosen.items() if name is not None]
+    if not boards and asked:
+        raise ResultsError(
+            f"no record of {' and '.join(asked)} can be ranked",
+            where=str(results),
+            remedy=f"see which there are: {command('leaderboard', '--unranked', results=results)}"
+            + "".join(f"\n  {line}" for line in outside),
+        )
+    if not boards and os.path.lexists(page):
+        raise ResultsError(
+            "no record can be reported now, and there is a report already, which would be replaced by an empty one",
+            where=str(page),
+            remedy=f"see why: {command('leaderboard', results=results)}; or remove the page, or name another --output",
+        )
+
+
+def choose(strategies: Sequence[str], most: int) -> list[int]:
+    """Choose rows to draw: the best of each strategy, then the next best."""
+    best = [place for place, strategy in enumerate(strategies) if strategy not in strategies[:place]]
+    return sorted(list(dict.fromkeys([*best, *range(len(strategies))]))[:most])
+
+
+def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]:
+    """Make the charts of a board by name, and say what is not drawn; of equal references the most accurate is."""
+    learners = [board.learners[place] for place in choose([row.record.strategy for row in board.learners], most)]
+    best = {row.reference: row for row in sorted(board.references, key=lambda row: row.mean("acc") or 0.0)}
+    looks = [*styles_of([row.record.strategy for row in learners]), *(style(place, GREY) for place in range(len(best)))]
+    every = [
+        Configuration(printable(row.configuration), tuple(row.runs.values()), look)
+        for row, look in zip([*learners, *best.values()], looks, strict=True)
+    ]
+    shown = [each for each in every if 0 < each.tasks <= MOST_TASKS]
+    drawn = [each for each in shown if each.reference is None]
+    notes = [f"streams of more than {MOST_TASKS} tasks are not drawn"] if len(shown) < len(every) else []
+    if len(board.learners) > len(learners):
+        which = "the best of each strategy, then the next best (--top changes how many)"
+        notes.append(f"{len(drawn)} of {len(board.learners)} configurations are drawn: {which}")
+    found = charts.compare(drawn, [each for each in shown if each.reference is not None]) if drawn else []
+    return {f"{board.name}-{chart.kind}": chart for chart in found}, notes
+
+
+def _rendered(
+    sections: Sequence[Section], ranks: Sequence[RankSection], outside: Sequence[str], *, is_drawn: bool
+) -> str:
+    """The page; all texts are escaped by Jinja2."""
     loader = PackageLoader("seu_bench.results.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=loader)
     environment.filters["printable"] = printable
     folder = files("seu_bench.results.report") / "templates"
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     plotly = files("plotly") / "package_data" / "plotly.min.js"
-    library = plotly.read_text(encoding="utf-8") if contents.charts else ""
-    boards = [section.board for section in contents.sections]
+    library = plotly.read_text(encoding="utf-8") if is_drawn else ""
+    boards = [section.board for section in sections]
     ranked = [board for board in boards if board.unranked is None]
-    tables = [summary_table(ranked), *overview_tables(ranked, [each.comparison for each in contents.ranks])]
     # Our own files and the library's, which hold nothing of a record, alone may run.
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, library))
     return environment.get_template("report.html.j2").render(
         version=__version__,
         hashes=Markup(hashes),
-        style=Markup(style),
+        style=Markup(css),
         script=Markup(script),
         library=_base64(gzip.compress(library.encode(), 9, mtime=0)) if library else "",
-        contents=contents,
+        sections=sections,
+        ranks=ranks,
+        outside=outside,
+        is_drawn=is_drawn,
         titles=_titles(boards),
-        tables=tables if ranked else [],
+        summary=_summary_table(ranked) if ranked else None,
         definitions={b.heading(name): it.summary for b in reversed(boards) for name, it in b.columns.items()},
         most=_MOST_ROWS,
         Table=Table,
         board_table=_board_table,
         notes=lambda board: list(notes(board)),
-        difference_table=difference_table,
+        difference_table=_difference_table,
         data=lambda text: f"data:text/plain;charset=utf-8;base64,{_base64(text.encode())}",
         plotly=lambda chart: Markup(json.dumps(plotly_figure(chart)).replace("<", "\\u003c")),
     )
 
 
-def summary_table(boards: Sequence[Leaderboard]) -> Table:
+def _summary_table(boards: Sequence[Leaderboard]) -> Table:
     """Say of each leaderboard what is most accurate, its cost, and what is not worse or smaller."""
     rows = []
     metrics = ("acc", "forgetting", *SIZES)
@@ -136,57 +269,18 @@ def summary_table(boards: Sequence[Leaderboard]) -> Table:
             for verdict in ("not significant", "too few seeds")
         )
         front = [(size, row.number, row) for row in board.rows if row.on_front and (size := row.mean(board.size))]
-        values = [_value(best, name) for name in metrics] if best else ["-"] * len(metrics)
-        rows.append(
-            (
-                board.title,
-                _names([best] if best else []),
-                *values,
-                str(best.seeds) if best else "-",
-                _names(alike),
-                _names(untested),
-                _names([min(front)[2]] if front else []),
-                "; ".join(f"{row.configuration} {_value(row, 'acc')}" for row in board.references[:_MOST_NAMES]) or "-",
-            )
-        )
+        references = [f"{row.configuration} {_value(row, 'acc')}" for row in board.references[:_MOST_NAMES]]
+        costs = [_value(best, name) if best else "-" for name in metrics]
+        found = [_names([best] if best else []), *costs, str(best.seeds) if best else "-", _names(alike)]
+        smallest = _names([min(front)[2]] if front else [])
+        rows.append((board.title, *found, _names(untested), smallest, "; ".join(references) or "-"))
     columns = [METRICS[name].column or name for name in metrics]
     more = ["not significantly worse", "too few seeds to say", "smallest on the front", "references (%)"]
     heads = ["benchmark", "most accurate", *columns, "seeds", *more]
     return Table("summary", "The most accurate of each benchmark", heads, rows)
 
 
-def overview_tables(boards: Sequence[Leaderboard], comparisons: Sequence[BenchmarkComparison]) -> list[Table]:
-    """Tabulate the accuracy of all configurations on all benchmarks of each protocol and scenario that has several.
-
-    A row has the name that comparisons over benchmarks give it, or else its label; references come last.
-    """
-    tables: list[Table] = []
-    for protocol, scenario in dict.fromkeys((board.protocol, board.scenario) for board in boards):
-        own = [board for board in boards if (board.protocol, board.scenario) == (protocol, scenario)]
-        if len(own) < 2:
-            continue
-        names: dict[Row, str] = {}
-        ranks: dict[tuple[bool, str], float] = {}
-        for found in comparisons:
-            if (found.protocol, found.scenario) == (protocol, scenario):
-                names = {row: name for name, rows in found.rows.items() for row in rows}
-                ranks = {(False, row.configuration): row.mean for row in found.ranks.rows}
-        lines: dict[tuple[bool, str], list[str]] = {}
-        for column, board in enumerate(own):
-            for row, standing in zip(board.rows, board.standings("acc"), strict=True):
-                mark = (FRONT if row.on_front else REFERENCE if row.reference else "") + MARKS.get(standing, "")
-                key = row.reference is not None, names.get(row, row.configuration)
-                lines.setdefault(key, ["-"] * len(own))[column] = mark + _value(row, "acc")
-        order = sorted(lines, key=lambda key: (key[0], ranks.get(key, math.inf), lines[key].count("-"), key[1]))
-        rows = [(key[1], *lines[key], f"{ranks[key]:.2f}" if key in ranks else "-") for key in order]
-        label = f"Accuracy (%) of all configurations, {with_scenario(f'protocol {protocol}', scenario)}"
-        tables.append(
-            Table(f"overview-{len(tables)}", label, ["configuration", *_titles(own), "average rank"], rows[:_MOST_ROWS])
-        )
-    return tables
-
-
-def difference_table(board: Leaderboard) -> Table | None:
+def _difference_table(board: Leaderboard) -> Table | None:
     """Compare accuracies with the best; ``None``: there is nothing to compare."""
     best, others = board.beside_best("acc")
     rows = [

@@ -7,8 +7,7 @@ import textwrap
 from html import escape
 from typing import Any, Final
 
-from seu_bench.results.report.charts import Chart, Panel, Series
-from seu_bench.results.report.configurations import GREY, Values
+from seu_bench.results.report.charts import GREY, Chart, Series, Values
 from seu_bench.utils.text import printable
 
 #: Markers of matplotlib by the names of plotly.js.
@@ -19,54 +18,47 @@ _COLUMNS: Final = 3
 
 def plotly_figure(chart: Chart) -> dict[str, Any]:
     """Return ``data`` and ``layout`` of a chart."""
-    columns = min(chart.columns, len(chart.panels), _COLUMNS)
-    rows = math.ceil(len(chart.panels) / columns)
-    height = 28 * len(chart.categories) if chart.categories else 300 * rows if columns > 1 else 380
-    names = list(dict.fromkeys(s.name for panel in chart.panels for s in panel.series if s.look != "step"))
-    names_of_axes = [f"x{place or ''}y{place or ''}" for place in (0, *range(2, rows * columns + 1))]
-    subplots = [names_of_axes[row * columns : (row + 1) * columns] for row in range(rows)]
+    shown = [each.name for each in chart.series if each.look != "step"]
+    axis: dict[str, Any] = {"automargin": True, "zeroline": False}
+    x, y = axis | {"title": {"text": _text(chart.x)}}, axis | {"title": {"text": _text(chart.y, 40)}}
     layout: dict[str, Any] = {
-        "height": height + 24 * len(names) + 90,
         "margin": {"l": 60, "r": 15, "t": 40, "b": 50},
-        "grid": {"subplots": subplots, "xgap": 0.16, "ygap": 0.3},
         "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
         "hoverlabel": {"namelength": -1},
-        "annotations": [],
     }
-    data: list[dict[str, Any]] = []
-    shown: set[str] = set()
-    for place, panel in enumerate(chart.panels):
-        end = str(place + 1) if place else ""
-        layout[f"xaxis{end}"], layout[f"yaxis{end}"] = _axes(chart, panel, place)
-        title = {"text": _text(panel.title, 30), "xref": f"x{end} domain", "yref": f"y{end} domain", "x": 0, "y": 1}
-        layout["annotations"].append(title | {"showarrow": False, "xanchor": "left", "yanchor": "bottom"})
-        axes = {"xaxis": f"x{end}", "yaxis": f"y{end}"}
-        if panel.matrix is not None:
-            cells = {"z": [_numbers(row) for row in panel.matrix], "zmin": 0, "zmax": 100, "colorscale": "Cividis"}
-            bar = {"colorbar": {"title": {"text": chart.color_label}}, "showscale": place == 0}
-            data.append({"type": "heatmap", "texttemplate": "%{z:.0f}", "hoverongaps": False, **cells, **bar, **axes})
-        for each in panel.series:
-            data.append(_trace(each) | axes | {"showlegend": each.name in names and each.name not in shown})
-            shown.add(each.name)
+    if chart.matrices:
+        return _matrices(chart, layout, x, y)
+    if chart.is_log:
+        x["type"] = "log"
+    if chart.categories:
+        y |= {"autorange": "reversed", "tickvals": list(range(len(chart.categories)))}
+        y["ticktext"] = [_text(name, 30) for name in chart.categories]
     if chart.span:
         span = {"x0": chart.span[0], "x1": chart.span[1], "y0": 0, "y1": 1, "yref": "y domain", "fillcolor": GREY}
         layout["shapes"] = [{"type": "rect", "opacity": 0.2, "line": {"width": 0}, **span}]
+    height = (28 * len(chart.categories) if chart.categories else 380) + 24 * len(shown) + 90
+    data = [_trace(each) | {"showlegend": each.name in shown} for each in chart.series]
+    return {"data": data, "layout": layout | {"height": height, "xaxis": x, "yaxis": y}}
+
+
+def _matrices(chart: Chart, layout: dict[str, Any], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+    columns = min(len(chart.matrices), _COLUMNS)
+    rows = math.ceil(len(chart.matrices) / columns)
+    ends = ["", *map(str, range(2, rows * columns + 1))]
+    subplots = [[f"x{end}y{end}" for end in ends[row * columns : (row + 1) * columns]] for row in range(rows)]
+    layout |= {"height": (300 * rows if columns > 1 else 380) + 90, "annotations": []}
+    layout["grid"] = {"subplots": subplots, "xgap": 0.16, "ygap": 0.3}
+    data = []
+    for end, (title, matrix) in zip(ends, chart.matrices.items(), strict=False):
+        layout[f"xaxis{end}"] = x
+        layout[f"yaxis{end}"] = y | {"autorange": "reversed", "scaleanchor": f"x{end}", "constrain": "domain"}
+        place = {"xref": f"x{end} domain", "yref": f"y{end} domain", "x": 0, "y": 1, "yanchor": "bottom"}
+        layout["annotations"].append(place | {"text": _text(title, 30), "showarrow": False, "xanchor": "left"})
+        cells = {"z": [_numbers(row) for row in matrix], "zmin": 0, "zmax": 100, "colorscale": "Cividis"}
+        cells |= {"texttemplate": "%{z:.0f}", "hoverongaps": False, "xaxis": f"x{end}", "yaxis": f"y{end}"}
+        bar = {"colorbar": {"title": {"text": chart.color_label}}, "showscale": not end}
+        data.append({"type": "heatmap", **cells, **bar})
     return {"data": data, "layout": layout}
-
-
-def _axes(chart: Chart, panel: Panel, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    x: dict[str, Any] = {"title": {"text": _text(chart.x)}, "automargin": True, "zeroline": False}
-    y: dict[str, Any] = {"title": {"text": _text(panel.y or chart.y, 40)}, "automargin": True, "zeroline": False}
-    if chart.is_log:
-        x["type"] = "log"
-    if chart.color_label:
-        y |= {"autorange": "reversed", "scaleanchor": f"x{place + 1 if place else ''}", "constrain": "domain"}
-    if chart.categories:
-        ticks = {"tickvals": list(range(len(chart.categories))), "ticktext": [_text(c, 30) for c in chart.categories]}
-        y |= {"autorange": "reversed", **ticks}
-    elif place and not panel.y:  # one scale in all panels
-        x["matches"], y["matches"] = "x", "y"
-    return x, y
 
 
 def _trace(each: Series) -> dict[str, Any]:
@@ -81,7 +73,6 @@ def _trace(each: Series) -> dict[str, Any]:
         "x": _numbers(each.x),
         "y": _numbers(each.y),
         "name": _text(each.name),
-        "legendgroup": _text(each.name, 10**6),
         "mode": "markers" if each.look == "point" else "lines+markers" if is_marked else "lines",
         "marker": marker,
         "line": line | ({"shape": "hv"} if each.look == "step" else {}),
