@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run evidence-publish audit lock format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash weekly structure docs lint types perf evidence evidence-run evidence-publish audit lock format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -44,6 +44,8 @@ test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is sta
 
 test-crash: $(READY) ## kill runs at many points of every stage and resume them; ten minutes
 	$(PYTEST) -m "crash" -n 2 --dist worksteal
+
+weekly: test test-long test-cluster test-real test-crash ## all of them; an hour
 
 structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py
