@@ -31,9 +31,6 @@ from seu_bench.training import (
     evaluation_passes,
     make_sgd,
     on_meta,
-    priced,
-    task_flops,
-    task_macs,
 )
 from seu_bench_den.weights import (
     OldLayer,
@@ -51,6 +48,7 @@ from seu_bench_den.weights import (
     useful_units,
 )
 from seu_bench_kit import GrowingNetwork, chain_of
+from seu_bench_kit.costing import priced, task_flops, task_macs
 
 
 class Den(Method):

@@ -42,7 +42,6 @@ class GuardedStage(Stage[Result]):
                 raise RunError(f"its number of epochs is {epochs!r}, and must be a whole one")
             super().__init__(name, task.task, epochs, 0, self.inner.device)
             self.randomness = self.inner.randomness
-            self.clipped = self.inner.clipped
         self.inner._on_progress = self._report_progress
         self.inner._on_passed = self._check_passes
 

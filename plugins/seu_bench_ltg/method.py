@@ -40,11 +40,10 @@ from seu_bench.training import (
     make_sgd,
     on_meta,
     set_rate,
-    task_macs,
-    training_passes,
     width_factor,
 )
 from seu_bench_kit import AlexNetShape
+from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture
 
 

@@ -27,13 +27,11 @@ from seu_bench.training import (
     build_backbone,
     checked_options,
     evaluation_passes,
-    fixed_cost,
     on_meta,
-    task_flops,
-    task_macs,
     width_factor,
 )
 from seu_bench.utils import RandomState, derive_seed
+from seu_bench_kit.costing import fixed_cost, task_flops, task_macs
 from seu_bench_methods.generators import ImageGenerator, Vae, Wgan
 
 #: Steps in an epoch of the stage ``generator``, between two of which a run can be interrupted.

@@ -14,8 +14,9 @@ from seu_bench import Method
 from seu_bench.config import BackboneOptions, Schedule, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone, fixed_size_cost
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone
 from seu_bench_kit import chain_of
+from seu_bench_kit.costing import fixed_size_cost
 from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
@@ -268,6 +269,6 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        cost, options = fixed_size_cost(context, kept_copies=0, build=lambda: cls.make_model(context)), context.options
+        cost, options = fixed_size_cost(context, lambda: cls.make_model(context)), context.options
         follows = options.lr_schedule == "plateau"
         return at_least(cost, options.applied_to(context.protocol.training)) if follows else cost

@@ -34,11 +34,12 @@ from seu_bench.training import (
     StrategyContext,
     TaskData,
     TrainingStage,
+    backbone_model,
     build_backbone,
-    fixed_size_cost,
     on_meta,
 )
 from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
+from seu_bench_kit.costing import fixed_size_cost
 
 
 def kept_count(free: int, fraction: float) -> int:
@@ -331,7 +332,7 @@ class PackNet(Method):
             StageCost("retraining", index, epochs * task.num_train, epochs * task.num_valid if validate else 0)
             for index, task in enumerate(plan.tasks)
         ]
-        cost = fixed_size_cost(context, more, kept_copies=0)
+        cost = fixed_size_cost(context, lambda: backbone_model(context), more)
         weights = on_meta(lambda: cls.make_model(context)).count
         memory = tuple(kept + task * packed_bytes(weights) for task, kept in enumerate(cost.memory_bytes, start=1))
         bits = tuple(task * weights for task in range(1, len(plan.tasks) + 1))

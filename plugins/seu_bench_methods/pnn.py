@@ -31,13 +31,10 @@ from seu_bench.training import (
     dropout_factor,
     evaluation_passes,
     on_meta,
-    priced,
-    task_flops,
-    task_macs,
-    training_passes,
     width_factor,
 )
 from seu_bench_kit import AlexNetShape
+from seu_bench_kit.costing import priced, task_flops, task_macs, training_passes
 
 #: Depths of the first linear layer, which is given the flattened output of the last convolution, and of the head. Below
 #: are three convolutions; the input of the layer at depth d is what the lateral at depth d reads of earlier columns.

@@ -32,9 +32,9 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
     pass_flops,
-    task_macs,
     width_factor,
 )
+from seu_bench_kit.costing import task_macs
 from seu_bench_mntdp.network import Choices, ModularResNet
 from seu_bench_mntdp.stages import CandidateStage, PathSearch, PriorStage, ReusedStage
 

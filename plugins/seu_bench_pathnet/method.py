@@ -27,12 +27,10 @@ from seu_bench.training import (
     evaluate,
     evaluation_passes,
     on_meta,
-    priced,
     set_rate,
-    task_flops,
-    task_macs,
 )
 from seu_bench_kit import chain_of, packed_bytes
+from seu_bench_kit.costing import priced, task_flops, task_macs
 from seu_bench_pathnet.network import CONTENDERS, ModularNetwork, Tournament, Turn, turns
 
 

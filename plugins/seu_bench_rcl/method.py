@@ -40,13 +40,11 @@ from seu_bench.training import (
     make_sgd,
     on_meta,
     pass_flops,
-    priced,
     set_rate,
-    task_macs,
-    training_passes,
 )
 from seu_bench.utils import RandomState
 from seu_bench_kit import GrowingNetwork, chain_of, train_epoch
+from seu_bench_kit.costing import priced, task_macs, training_passes
 from seu_bench_rcl.controller import Controller, controller_flops
 
 

@@ -26,8 +26,6 @@ from seu_bench.training import (
     checked_options,
     evaluation_passes,
     on_meta,
-    task_macs,
-    training_passes,
 )
 from seu_bench.utils import RandomState, derive_seed
 from seu_bench_kit import (
@@ -40,6 +38,7 @@ from seu_bench_kit import (
     uniform_genotype,
 )
 from seu_bench_kit.components import component_passes
+from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_kit.search_space import stem_parameters
 from seu_bench_seu.options import Adaptation, SeuOptions, Statistics
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics

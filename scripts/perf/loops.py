@@ -20,7 +20,7 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.models.backbone import BackboneModel
-from seu_bench.training import SilentLogger
+from seu_bench.training.monitoring import SilentLogger
 from seu_bench_kit import AlexNetShape
 from seu_bench_kit.blocks import alexnet
 from seu_bench_methods.naive import Naive

@@ -35,8 +35,8 @@ SHARE: Final = 0.02
 _KEPT: Final = 2
 #: A header is a line of a few hundred bytes; what has no line end by then is no checkpoint.
 _LONGEST_HEADER: Final = 10_000
-#: What writing is expected to take where it was not measured yet: seconds at least, and bytes per second.
-_LEAST_SECONDS, _SPEED = 0.02, 1e8
+#: Seconds that writing is expected to take where it was not measured yet.
+_FIRST_SECONDS: Final = 0.02
 
 
 class Position(BaseModel):
@@ -98,8 +98,7 @@ def _reading(path: Path) -> Iterator[None]:
 def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
     """Read the state in a checkpoint; tensors of an accelerator go to ``device``, the others to the CPU.
 
-    Raises:
-        CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
+    A CheckpointError: the file cannot be read, is cut or changed, is another run's, or of another version.
     """
     import torch
     from torch.serialization import default_restore_location
@@ -180,7 +179,7 @@ class CheckpointManager:
     """Writes checkpoints at the points where a run can be resumed from its state alone, and stops the run there.
 
     Attributes:
-        state, size: return the run's whole state, and the bytes that the model's part of it will have.
+        state: returns the run's whole state.
         every: seconds between two checkpoints at least; ``None``: by :data:`SHARE`.
         notice: called with what the user should know.
         written, seconds: number of checkpoints, and seconds that they took.
@@ -188,7 +187,6 @@ class CheckpointManager:
 
     folder: CheckpointFolder
     state: Callable[[], Mapping[str, Any]]
-    size: Callable[[], int]
     _: KW_ONLY
     every: float | None
     stop: StopRequest
@@ -199,8 +197,7 @@ class CheckpointManager:
     def __post_init__(self) -> None:
         self._began = self._last = self._point = time.monotonic()
         self._noticed: set[str] = set()
-        self._last_seconds = _LEAST_SECONDS
-        self._last_size = 0
+        self._last_seconds = _FIRST_SECONDS
 
     def resume(self, strategy: Any, build: Callable[[], Any], recorder: RunRecorder, device: str) -> Any:
         """Return an untrained strategy at the position of the newest usable checkpoint, and set the record to it;
@@ -235,11 +232,9 @@ class CheckpointManager:
         Where a run could not be resumed, nothing is saved.
         """
         now = time.monotonic()
-        # What comes next is expected to take as long as what came last, and longer where the model grew.
-        ahead, self._point = now - self._point, now
-        takes = self._last_seconds + max(0, self.size() - self._last_size) / _SPEED
-        interruption = self.stop.due(ahead + takes if resumable else 0.0)
-        by_share = self.seconds + takes <= SHARE * (now - self._began)
+        ahead, self._point = now - self._point, now  # what comes next is expected to take as long as what came last
+        interruption = self.stop.due(ahead + self._last_seconds if resumable else 0.0)
+        by_share = self.seconds + self._last_seconds <= SHARE * (now - self._began)
         is_due = by_share if self.every is None else now - self._last >= self.every
         if resumable and (interruption is not None or is_due):
             self._write(position)
@@ -264,7 +259,6 @@ class CheckpointManager:
                 self._notice_once("not written", told)
         self._last = time.monotonic()
         self._last_seconds = self._last - began
-        self._last_size = self.size()
         self.seconds += self._last_seconds
 
     def _notice_once(self, kind: str, message: str) -> None:

@@ -39,13 +39,7 @@ _COPIES: Final = 4
 
 
 class Forecast:
-    """Seconds left: image passes left over the speed measured.
-
-    Args:
-        planned: image passes of the whole run.
-        clock: seconds from any start.
-        before: image passes of the attempt that this one resumes; irrelevant to the speed here.
-    """
+    """Seconds left: image passes left over the speed measured, to which passes ``before`` this attempt do not add."""
 
     def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
         self.planned = planned
@@ -141,16 +135,9 @@ def read_progress(folder: Path) -> RunProgress | None:
     return None
 
 
-def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
-    """Tell where a run took more than was forecast, or less than was forecast exactly, by stage and task.
-
-    Args:
-        cost: that was forecast.
-        stages: of the record.
-
-    Returns:
-        A line for each stage of a task whose image passes or operations are off by more than :data:`TOLERANCE`.
-    """
+def differences(cost: Cost, stages: Iterable[Any], tolerance: float = TOLERANCE) -> list[str]:
+    """List each stage of a task in a record whose image passes or operations are more than was forecast, or less than
+    was forecast exactly, by more than a share of it."""
     planned, counted = defaultdict[tuple[int, str], list[Any]](list), defaultdict[tuple[int, str], list[Any]](list)
     for found, each in ((planned, cost.stages), (counted, stages)):
         for stage in each:
@@ -164,7 +151,7 @@ def differences(cost: Cost, stages: Iterable[Any]) -> list[str]:
         if took and most:
             kinds.append(("operations", took, sum(it.flops_min or 0 for it in plan), most))
         for kind, value, least, largest in kinds:
-            if name != "evaluation" and not least * (1 - TOLERANCE) <= value <= largest * (1 + TOLERANCE):
+            if name != "evaluation" and not least * (1 - tolerance) <= value <= largest * (1 + tolerance):
                 wanted = f"{largest:,}" if least == largest else f"{least:,} to {largest:,}"
                 told.append(f"stage {name!r} of task {task}: {value:,} {kind}, and {wanted} were forecast")
     return told
@@ -192,16 +179,10 @@ class Speed:
 
 
 def measure_speed(run: ResolvedRun, cost: Cost, device: str = "cpu") -> Speed | None:
-    """Compute the first batches of each stage of the first task, on noise.
+    """Measure the speed of the first batches of each stage of a run's first task, on noise.
 
-    Args:
-        run: whose strategy computes.
-        cost: of the run, by whose parameters it is known whether there is memory for it.
-        device: on which it computes.
-
-    Returns:
-        The speed; ``None``: the strategy does not learn from noise, passes none of its images in stages, or takes more
-        memory than is free.
+    ``None``: the strategy does not learn from noise, passes none of its images in stages, or takes more memory than is
+    free, by its cost.
     """
     from seu_bench.training.rehearsal import stand_ins
     from seu_bench.utils.hardware import computing_with, free_host_memory

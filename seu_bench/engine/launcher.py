@@ -71,15 +71,9 @@ def launch(
 
 
 def matched_request(registry: Registry, request: Request) -> Request:
-    """Choose the option that :attr:`~seu_bench.config.run.Request.match` asks for.
+    """Return a request with the option that its ``match`` asks for, and how near it came (``matched``).
 
-    Args:
-        registry: what is installed.
-        request: a run or a job.
-
-    Returns:
-        The request with the option and how near it came (``matched``); the request as it is if it asks for no match, or
-        is of the configuration that others are matched to.
+    It is as it was if it asks for no match, or is of the configuration that others are matched to.
 
     Raises:
         RequestError: the strategy has no such option, its cost is not known beforehand, or comes nowhere near.

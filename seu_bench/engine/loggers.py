@@ -8,7 +8,7 @@ import math
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -207,16 +207,11 @@ class BackgroundLogger:
             raise TimeoutError(f"{WAITING} messages wait to be sent") from None
 
     def _work(self, logger: RunLogger) -> None:
-        calls: dict[str, Callable[[Any], None]] = {
-            "begin": logger.begin,
-            "log": OnceLogger(logger).log,
-            "end": logger.end,
-        }
-        call = ""
+        once, call = OnceLogger(logger), ""
         try:
             while call != "end":
                 call, value = self._calls.get()
-                calls[call](value)
+                getattr(once if call == "log" else logger, call)(value)
         except (Exception, SystemExit) as error:
             self._failure = error
 
@@ -224,18 +219,10 @@ class BackgroundLogger:
 def log_record(
     registry: Registry, record: Record, name: str, results: Path, options: Mapping[str, Any] | None = None
 ) -> None:
-    """Send a finished record to a logger. What the logger has of the run already is not sent again.
+    """Send the record of a run that has ended to a logger, whose options are named ``<logger>.<option>``.
 
-    Args:
-        registry: installed plugins.
-        record: of a run that is finished or failed.
-        name: of the logger.
-        results: the results folder, whose ``logs`` local loggers write to.
-        options: of the logger, as ``<logger>.<option>``.
-
-    Raises:
-        RequestError: the run goes on, or there is no such logger or option.
-        PluginError: the logger failed.
+    What the logger has of the run already is not sent again. A RequestError: the run goes on, or there is no such
+    logger or option. A PluginError: the logger failed.
     """
     if record.status == "running":
         what, remedy = f"run {record.run_id} is not finished", "send it when it has ended"

@@ -35,8 +35,7 @@ from seu_bench.results.record import (
     refuse_other_code,
 )
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes, TaskConfusion
-from seu_bench.training.monitoring.memory import has_state
+from seu_bench.training.monitoring import AccuracyMatrix, AttachedValues, ModelSizes, has_state
 from seu_bench.training.stage import StageProgress
 
 
@@ -49,7 +48,7 @@ class RunRecorder:
         on_progress, notice: called with the progress of every stage, and with a message for the user.
         code: that the run uses, every metric of a plugin included; ``accept_code``: what other code made is continued.
         feature_bytes: peak memory of cached features; ``None``: the strategy caches none.
-        matrix, sizes, confusion: the evaluators that measure for it; the last one where classes are learned.
+        matrix, sizes: the evaluators that measure for it.
         attached, attached_values: metrics that were attached to the run, by path, and the values that they gave.
     """
 
@@ -65,9 +64,9 @@ class RunRecorder:
 
     def __post_init__(self) -> None:
         record = self._before = self.record
-        self.matrix, self.sizes = AccuracyMatrix(len(record.task_names)), ModelSizes()
-        is_class = record.scenario == "class"
-        self.confusion = TaskConfusion(record.task_classes, record.task_labels) if is_class else None
+        classes = record.task_classes if record.scenario == "class" else ()
+        self.matrix = AccuracyMatrix(len(record.task_names), classes=classes, labels=record.task_labels)
+        self.sizes = ModelSizes()
         found = make_attached(record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
@@ -83,8 +82,7 @@ class RunRecorder:
     @property
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
-        own = (self.matrix, self.sizes, self.confusion)
-        return [*(it for it in own if it is not None), *self.attached.values()]
+        return [self.matrix, self.sizes, *self.attached.values()]
 
     @property
     def evaluated(self) -> int:
@@ -101,7 +99,7 @@ class RunRecorder:
             steep = None
             if stability is not None and math.isfinite(stability.value):
                 steep = StabilityRecord(value=stability.value, bound=stability.bound)
-            same = ("task", "seconds", "image_passes", "cpu_seconds", "flops", "clipped_share", "chance_share")
+            same = ("task", "seconds", "image_passes", "cpu_seconds", "flops", "chance_share")
             self._stages.append(
                 StageRecord(
                     name=progress.stage,
@@ -148,12 +146,8 @@ class RunRecorder:
         return self._measured().model_dump(mode="json")
 
     def check_state(self, state: object) -> Record:
-        """Return the record in a state of this class.
-
-        Raises:
-            CheckpointError: it is no record of this run.
-            ResultsError: it was made of other data or, unless that is accepted, with other code.
-        """
+        """Return the record in a state. A CheckpointError: it is none of this run; a ResultsError: other data or,
+        unless that is accepted, other code made it."""
         try:
             before = Record.model_validate(state)
         except ValueError as error:
@@ -179,8 +173,8 @@ class RunRecorder:
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
         if before.task_class_counts:
             self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
-        if self.confusion is not None and before.task_confusion:
-            self.confusion.counts = [list(row) for row in before.task_confusion]
+        if self.matrix.confusion and before.task_confusion:
+            self.matrix.confusion = [list(row) for row in before.task_confusion]
         for name, values in self.sizes.result().items():
             values[:] = getattr(before, name)
         self.sizes.memory_by_kind = dict(before.memory_by_kind)
@@ -199,7 +193,7 @@ class RunRecorder:
         """The record with what is measured by now, added to what was before the run was resumed."""
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
-            "task_confusion": tuple(map(tuple, self.confusion.result())) if self.confusion is not None else (),
+            "task_confusion": tuple(map(tuple, self.matrix.confusion)),
             "task_class_counts": tuple(map(tuple, self.matrix.class_counts)) if any(self.matrix.class_counts) else (),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),

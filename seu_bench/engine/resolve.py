@@ -1,27 +1,26 @@
-"""Requests resolved to validated runs: names looked up, options layered, data sets found."""
+"""Requests resolved to validated runs: names looked up, options layered, data sets and tuned files found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, names_a_file
+from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, Scenario
-from seu_bench.config.tuned import TunedFile
+from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, numbered
 from seu_bench.engine.environment import require_memory
-from seu_bench.engine.tuning import find_tuned
-from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
+from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, SpecError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
@@ -115,7 +114,7 @@ class ResolvedRun:
         """Build the strategy, with the plugins that are attached to it."""
         from avalanche.evaluation import PluginMetric
 
-        from seu_bench.training.monitoring.evaluators import attach
+        from seu_bench.training.monitoring import attach
 
         strategy, found = self.strategy.build(context), make_attached(self.request.attach)
         if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:
@@ -231,7 +230,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
-    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    tuned, is_default = _find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
     given = prepare({} if is_default else chosen) | prepare(request.options)
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
@@ -350,3 +349,65 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
     raise ScenarioError(
         what + (", and needs the task label of each image" if known == ("task",) else ""), where=where, remedy=remedy
     )
+
+
+class TunedFiles:
+    """Tuned files that were asked for by path, by id (in the results folder) or by folder, each read once.
+
+    Raises:
+        SpecError: a file is missing, or was changed after it was written.
+    """
+
+    def __init__(self, results: Path, names: Sequence[str]) -> None:
+        paths = [tuned_path(results, name) for name in names]
+        self._named = [path for path in paths if not path.is_dir()]
+        found = [*self._named, *(file for path in paths if path.is_dir() for file in sorted(path.glob("*.toml")))]
+        self.files = {path: TunedFile.read(path) for path in found}
+        self._used: set[Path] = set()
+
+    def path_for(self, place: Place) -> Path | None:
+        """The file that was tuned for a place; ``None``: there is none. A SpecError names several."""
+        match = [path for path, file in self.files.items() if file.place == place]
+        if len(match) > 1:
+            what, where = f"{len(match)} tuned files are for {_describe(place)}", ", ".join(map(str, match))
+            raise SpecError(what, where=where, remedy="name one of them")
+        self._used |= set(match)
+        return match[0] if match else None
+
+    def refuse_unused(self) -> None:
+        """Refuse a file that was named and fits no run, and folders of which no file does."""
+        unused = [path for path in self._named or self.files if path not in self._used]
+        if unused and (self._named or not self._used):
+            places = "; ".join(f"{path.name}: {_describe(self.files[path].place)}" for path in unused[:5])
+            raise SpecError(
+                f"no run is what a tuned file was tuned for: {places}",
+                where=str(unused[0]),
+                remedy="tune the configuration that is run with seu-bench tune, or leave --tuned out",
+            )
+
+
+def _find_tuned(
+    request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str
+) -> tuple[TunedFile | None, bool]:
+    """Find the tuned file of a run, if it asks for one or its protocol has one, and whether it is the protocol's.
+
+    A SpecError: it is missing, was changed, or was tuned for something else than ``place``.
+    """
+    default = benchmark.protocols[place[2]].tuned.get(configuration)
+    is_default = request.tuned is None
+    name = str(default) if is_default and default is not None else request.tuned
+    if name is None:
+        return None, is_default
+    files = TunedFiles(request.results, [name])
+    if (path := files.path_for(place)) is not None:
+        return files.files[path], is_default
+    if is_default and all(it.place[-1] != place[-1] for it in files.files.values()):
+        return None, is_default  # the scenario was changed, and nothing is tuned for this one
+    files.refuse_unused()
+    raise SpecError("the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune")
+
+
+def _describe(place: Place) -> str:
+    benchmark, version, protocol, *names, scenario = place
+    told = f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"
+    return told if scenario == "task" else f"{told}, scenario {scenario}"

@@ -27,7 +27,7 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, code_fault, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
-from seu_bench.training.monitoring.memory import has_state
+from seu_bench.training.monitoring import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.hardware import computing_with, usable_cores
@@ -59,30 +59,24 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
     """
     stop = stop or StopRequest(run.request.max_seconds)
     request, folder = run.request, RunFolder(run.request.results, run.spec.run_id)
-    hook_caller = HookCaller(registry)
+    hooks, lock = HookCaller(registry), RunLock(folder.folder)
     code = None if request.accept_code else run.code
-
-    def reused(known: Record) -> Outcome:
-        if (fault := code_fault(known.code, run.code)) is not None:
-            hook_caller.notice(f"{fault}; it is shown as it is")
-        return Outcome(known, folder.record, reused=True)
-
     known = folder.finished(code, restart=request.restart)
-    if known is not None and not folder.has_leftovers:
-        return reused(known)
-    lock = RunLock(folder.folder)
-    lock.acquire(hook_caller.notice)
-    try:
-        folder.refuse_links()
-        # Whoever held the lock before may have finished it.
-        if (known := folder.finished(code, restart=request.restart)) is not None:
+    if known is None or folder.has_leftovers:
+        lock.acquire(hooks.notice)
+        try:
+            folder.refuse_links()
+            known = folder.finished(code, restart=request.restart)  # by whoever held the lock before
+            if known is None:
+                with computing_with(run.spec.threads):
+                    return _Run(registry, run, stop, folder, lock, hooks).make()
             folder.remove_remains()
             folder.remove_unfinished()
-            return reused(known)
-        with computing_with(run.spec.threads):
-            return _Run(registry, run, stop, folder, lock, hook_caller).make()
-    finally:
-        lock.release()
+        finally:
+            lock.release()
+    if (fault := code_fault(known.code, run.code)) is not None:
+        hooks.notice(f"{fault}; it is shown as it is")
+    return Outcome(known, folder.record, reused=True)
 
 
 class HookCaller:
@@ -160,7 +154,6 @@ class _Run:
         self.checkpoints = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
-            self._checkpoint_bytes,
             every=request.checkpoint_every,
             stop=self.stop,
             notice=hooks.notice,
@@ -250,17 +243,11 @@ class _Run:
 
     def _between_epochs(self, stage: Stage[Any]) -> None:
         position = Position(task=stage.task, stage=stage.name, epoch=stage.epoch, epochs=stage.epochs)
-        self._pause(position, within_task=True)
+        self._pause(position)
 
-    def _pause(self, position: Position, *, within_task: bool = False) -> None:
+    def _pause(self, position: Position) -> None:
         self.lock.check()
-        resumable = is_resumable(self.strategy) and (self.strategy.resumes_within_tasks or not within_task)
-        self.checkpoints.maybe_save(position, resumable=resumable)
-
-    def _checkpoint_bytes(self) -> int:
-        """Expected bytes of the model's state: trained weights with their momentum and the best so far."""
-        weights = self.strategy.model.parameters()
-        return sum(weight.nbytes * (3 if weight.requires_grad else 1) for weight in weights)
+        self.checkpoints.maybe_save(position, resumable=is_resumable(self.strategy))
 
     def _update(self, **fields: Any) -> None:
         self.lock.check()

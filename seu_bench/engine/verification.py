@@ -33,7 +33,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import FILES, RECORD_NAME, Record, code_fault, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import check_metrics, measured_rows
-from seu_bench.training.monitoring.evaluators import class_counts
+from seu_bench.training.monitoring import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file
@@ -115,24 +115,24 @@ def _checks(
     why = "the record's settings or the benchmark were changed since, or it was made with a file (--benchmark)"
     faults = [f"the record's settings give run {spec.run_id}, not {record.run_id}", why]
     yield Check.of("run id", faults if spec.run_id != record.run_id else [], "what the record asks for has its run id")
-    yield from _code(record, resolved)
+    # Where the model is built and measured by code that is not seu-bench's own; other code may do the same.
+    if (fault := code_fault(record.code, resolved.code)) is not None:
+        yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
+    elif named := tuple(f"{code.kind} {code.name!r} of {code}" for code in record.code if code.kind not in FILES):
+        yield Check("code", True, named)
     found = f"SHA-256 {hashlib.sha256(content).hexdigest()}"
     faults = list(differences(f"SHA-256 {record.weights_sha256}", found, str(path), "found"))
     yield Check.of("weights", faults, found)
-    model = None
+    model, sealed = None, Check("sealed copy", None, ("the weights cannot be read",))
     try:
         seal, tensors = parse_weights(content, path)
         faults = list(differences(record.model_dump(mode="json", include=SEALED), seal.record, "", "sealed"))
-        yield Check.of("sealed copy", faults, f"{len(SEALED)} fields are as they were sealed")
+        sealed = Check.of("sealed copy", faults, f"{len(SEALED)} fields are as they were sealed")
+        model = build_model(registry, seal, tensors, record, path).to(device)
+        built = Check("model", True, (f"built and filled with {len(tensors)} tensors",))
     except ResultsError as error:
-        yield Check("sealed copy", None, ("the weights cannot be read",))
-        yield Check("model", False, (f"{error.where}: {error.what}",))
-    else:
-        try:
-            model = build_model(registry, seal, tensors, record, path).to(device)
-            yield Check("model", True, (f"built and filled with {len(tensors)} tensors",))
-        except ResultsError as error:
-            yield Check("model", False, (f"{error.where}: {error.what}",))
+        built = Check("model", False, (f"{error.where}: {error.what}",))
+    yield from (sealed, built)
     faults = list(differences(record.data_fingerprint, stream.fingerprint, "fingerprint", "found"))
     yield Check.of("data", faults, f"fingerprint {stream.fingerprint}")
     made = stream_fields(stream.plan) | {"task_inputs": stream.inputs}
@@ -146,14 +146,6 @@ def _checks(
     faults, not_compared = check_metrics(record, registry.known_metrics)
     passed = f"{len(record.metrics) - len(not_compared)} follow from {RECORD_NAME}"
     yield Check.of("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
-
-
-def _code(record: Record, resolved: ResolvedRun) -> Iterator[Check]:
-    """The code that builds and measures the model, where that is not seu-bench's own. Other code may do the same."""
-    if (fault := code_fault(record.code, resolved.code)) is not None:
-        yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
-    elif named := tuple(f"{code.kind} {code.name!r} of {code}" for code in record.code if code.kind not in FILES):
-        yield Check("code", True, named)
 
 
 def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:

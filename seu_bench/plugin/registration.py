@@ -55,13 +55,6 @@ class Deferred:
         return pkgutil.resolve_name(self.target)(*arguments, **keywords)
 
 
-def _no_cost(_: Any) -> Any:
-    raise NotImplementedError(
-        "no cost was given to LazyFactory: give it cost='seu_bench.training:fixed_size_cost', or a function that takes "
-        "the context and returns a seu_bench.training.Cost"
-    )
-
-
 @dataclass
 class LazyFactory:
     """Factory of a strategy, a searcher, a creator or a logger whose parts are imported when they are first used.
@@ -72,7 +65,8 @@ class LazyFactory:
         build: what makes it, as ``"package.module:function"`` or as a function. Called with the ``context`` of a run
             for a strategy, with ``options`` and ``task`` for a searcher or a creator, with ``options`` and
             ``folder`` for a logger.
-        cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways.
+        cost: of a strategy: returns the cost of a run, given the ``context``; in the same two ways. By default a
+            rehearsal, as of a :class:`seu_bench.Method`.
         estimate_passes: of a searcher or a creator: returns the images that it passes forward to train and to
             evaluate, given ``options``, ``schedule`` and ``train_images``; none by default.
         components: of a strategy: names of the default searcher and creator, e.g. ``{"searcher": "mdl"}``.
@@ -91,7 +85,7 @@ class LazyFactory:
     _: KW_ONLY
     options: type[Options]
     build: Any
-    cost: Any = _no_cost
+    cost: Any = None
     estimate_passes: Callable[[Any, Any, int], tuple[int, int]] = lambda *_: (0, 0)
     components: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -103,6 +97,12 @@ class LazyFactory:
 
     def __post_init__(self) -> None:
         self.build, self.cost = (Deferred(it) if isinstance(it, str) else it for it in (self.build, self.cost))
+        self.cost = self.cost or self._rehearse
+
+    def _rehearse(self, context: Any) -> Any:
+        from seu_bench.training.rehearsal import rehearse
+
+        return rehearse(self.build, context)
 
 
 class CommandFactory(Protocol):

@@ -1,7 +1,6 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
-- ``modes``, ``sizes``: whether what trains is in training mode, and sizes beside what was forecast
 - ``kinds``: contracts of backbones, data sets, benchmarks, metrics, loggers, executors and commands
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams

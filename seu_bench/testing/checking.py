@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import linecache
 import os
@@ -10,7 +9,8 @@ import pkgutil
 import sys
 import tempfile
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Set
+from collections.abc import Generator, Mapping, Set
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -49,16 +49,15 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         path = Path(self.file)
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        return f"{shown}:{self.line}" + (f", in {self.function}" if self.function else "")
+        return f"{shown}:{self.line}, in {self.function}"
 
 
 class Check(NamedTuple):
     """Result of one test of a contract.
 
     Attributes:
-        name: e.g. ``tasks_of_unusual_shape[tiny_unequal-1]``.
-        outcome: how it ended; ``skipped``: the contract does not ask this of this plugin.
-        seconds: what it took.
+        name: e.g. ``streams_of_unusual_shape[tiny_unequal]``.
+        outcome: ``skipped``: the contract does not ask this of this plugin.
         message: why it failed or was skipped.
         raised: the deepest line of the plugin's own code in the traceback; ``None``: it raised nothing.
         traceback: all of it, with causes; empty unless it failed.
@@ -72,12 +71,7 @@ class Check(NamedTuple):
     traceback: str = ""
 
 
-def check(
-    subject: Subject,
-    options: Mapping[str, Any] | None = None,
-    *,
-    pattern: str = "",
-) -> list[Check]:
+def check(subject: Subject, options: Mapping[str, Any] | None = None, *, pattern: str = "") -> list[Check]:
     """Run the contract of a subject in pytest.
 
     Args:
@@ -92,33 +86,25 @@ def check(
         OptionError: the contract could not be run with the options, or the pattern cannot be read.
     """
     module, contract = _contract(subject)
-    attribute = CONTRACTS[subject.kind][1]
-    chosen = {**getattr(subject.entry.factory, "check_options", {}), **(options or {})}
-    output = io.StringIO()
+    factory, output = subject.entry.factory, io.StringIO()
+    scenarios: tuple[str, ...] = getattr(factory, "scenarios", ())
+    attributes = {
+        CONTRACTS[subject.kind][1]: subject.entry.name,
+        "options": {**getattr(factory, "check_options", {}), **(options or {})},
+        "scenario": scenarios[0] if scenarios and "task" not in scenarios else "task",
+        "exact_passes": False,  # only the author's own test can ask for exact estimates
+    }
+    body = "".join(f"    {name} = {value!r}\n" for name, value in attributes.items())
     with tempfile.TemporaryDirectory() as folder, bar(f"checking {subject}") as drawn:
         # A name of its own: Python keeps modules by name, and a second subject would be taken for the first one's.
         file = Path(folder) / f"test_{Path(folder).name}.py"
-        file.write_text(
-            f"from {module} import {contract}\n"
-            f"class TestSubject({contract}):\n"
-            f"    {attribute} = {subject.entry.name!r}\n"
-            f"    options = {chosen!r}\n"
-            f"    scenario = {_scenario(subject)!r}\n"
-            # Estimates may be upper bounds; only the author's own test can ask for exact ones.
-            "    exact_passes = False\n",
-            encoding="utf-8",
-        )
-        # Ignore the configuration of the working folder, and write nothing into it.
+        file.write_text(f"from {module} import {contract}\nclass TestSubject({contract}):\n{body}", encoding="utf-8")
+        # Ignore the configuration of the working folder, and write nothing into it; leave sys.path as it is.
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
-        settings += ["--import-mode=importlib"]  # leaves sys.path as it is
-        settings += ["-k", pattern] if pattern else []
+        settings += ["--import-mode=importlib", *(["-k", pattern] if pattern else [])]
         collector = _Collector(subject, Path(folder), drawn)
-        with (
-            hidden(),
-            _without("PYTEST_ADDOPTS"),
-            contextlib.redirect_stdout(output),
-            contextlib.redirect_stderr(output),
-        ):
+        with hidden(), pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
+            patch.delenv("PYTEST_ADDOPTS", raising=False)
             status = pytest.main([*settings, str(file)], plugins=[collector])
         sys.modules.pop(file.stem, None)
     if collector.interrupted:
@@ -133,12 +119,6 @@ def check(
             where=output.getvalue().strip()[-500:] or None,
         )
     return collector.checks
-
-
-def _scenario(subject: Subject) -> str:
-    """The scenario in which a strategy is checked: the task-incremental one, or the first that it can learn."""
-    known: tuple[str, ...] = getattr(subject.entry.factory, "scenarios", ())
-    return known[0] if known and "task" not in known else "task"
 
 
 def _contract(subject: Subject) -> tuple[str, str]:
@@ -160,26 +140,13 @@ def names_of_checks(subject: Subject) -> list[str]:
     return [name.removeprefix("test_") for name in dir(contract) if name.startswith("test_")]
 
 
-@contextlib.contextmanager
-def _without(variable: str) -> Iterator[None]:
-    """Hide an environment variable."""
-    value = os.environ.pop(variable, None)
-    try:
-        yield
-    finally:
-        if value is not None:
-            os.environ[variable] = value
-
-
 class _Collector:
     """Plugin of pytest that collects the result of each test."""
 
     def __init__(self, subject: Subject, folder: Path, drawn: Bar) -> None:
         self.checks: list[Check] = []
         self.interrupted = False
-        self._subject = subject
-        self._folder = folder
-        self._bar = drawn
+        self._subject, self._folder, self._bar = subject, folder, drawn
         self._phases: list[Check] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -188,27 +155,23 @@ class _Collector:
     def pytest_keyboard_interrupt(self) -> None:
         self.interrupted = True
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._phases = []
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note how setting up, the test itself, or tearing down ended."""
         report = yield
-        found = Check(_name_of(item.nodeid), report.outcome, call.duration)
+        found = Check(item.nodeid.rpartition("::")[2].removeprefix("test_"), report.outcome, call.duration)
         if call.excinfo is not None:
             found = self._explained(found, call.excinfo.value)
         self._phases.append(found)
         return report
 
     def pytest_runtest_logfinish(self) -> None:
-        """A test is over: it failed, or was skipped, if a part of it was."""
-        worst = next((phase for phase in self._phases if phase.outcome == "failed"), None)
-        worst = worst or next((phase for phase in self._phases if phase.outcome == "skipped"), self._phases[0])
-        done = worst._replace(seconds=sum(phase.seconds for phase in self._phases))
-        self.checks.append(done)
+        """Enter a test: it failed, or was skipped, if a part of it was."""
+        phases, self._phases = self._phases, []
+        worst = min(phases, key=lambda phase: ("failed", "skipped", "passed").index(phase.outcome))
+        self.checks.append(worst._replace(seconds=sum(phase.seconds for phase in phases)))
         self._bar.advance()
 
     def _explained(self, found: Check, error: BaseException) -> Check:
@@ -218,7 +181,7 @@ class _Collector:
         told = traceback.TracebackException.from_exception(error)
         kept = [frame for frame in told.stack if not {*Path(frame.filename).parts} & {"_pytest", "pluggy"}]
         told.stack = traceback.StackSummary.from_list(kept)
-        raised = place_raised(error, self._subject.modules)
+        raised = _place_raised(error, self._subject.modules)
         return found._replace(raised=raised, traceback="".join(told.format()).rstrip())
 
     def _message(self, error: BaseException) -> str:
@@ -227,36 +190,22 @@ class _Collector:
             return str(error.msg)
         if not isinstance(error, SeuBenchError):
             return f"{type(error).__name__}: {error}".strip().removesuffix(":")
-        lines = [error.what]
+        lines, first = [error.what], _chain(error)[-1]
         # Files of the runs of a check are gone by the time that somebody reads this.
         if error.where and not Path(error.where).is_relative_to(self._folder):
             lines.append(f"where: {error.where}")
-        first = _chain(error)[-1]
         if isinstance(first, SeuBenchError) and first.remedy:
             lines.append(f"hint: {first.remedy}")
         return "\n".join(lines)
 
 
-def _name_of(nodeid: str) -> str:
-    return nodeid.rpartition("::")[2].removeprefix("test_")
-
-
-def place_raised(error: BaseException, modules: Set[str]) -> Place | None:
-    """Find the deepest line of a plugin's own code that an exception came through.
-
-    Args:
-        error: of the chain of its causes, the first that the plugin's code is part of counts.
-        modules: top-level import names of the plugin's code.
-
-    Returns:
-        The line; ``None``: no code of the plugin took part.
-    """
+def _place_raised(error: BaseException, modules: Set[str]) -> Place | None:
+    """The deepest line of a plugin's own code that an exception, or the first of its causes, came through."""
     for each in reversed(_chain(error)):
-        if isinstance(each, SyntaxError) and each.filename and each.lineno:
-            return _place(each.filename, each.lineno, "")
         for frame, line in reversed(list(traceback.walk_tb(each.__traceback__))):
             if str(frame.f_globals.get("__name__", "")).partition(".")[0] in modules:
-                return _place(frame.f_code.co_filename, line, frame.f_code.co_qualname)
+                file, code = frame.f_code.co_filename, linecache.getline(frame.f_code.co_filename, line).strip()
+                return Place(str(Path(file).resolve()), line, frame.f_code.co_qualname, code)
     return None
 
 
@@ -268,7 +217,3 @@ def _chain(error: BaseException) -> list[BaseException]:
         found.append(pending)
         pending = pending.__cause__ or (None if pending.__suppress_context__ else pending.__context__)
     return found
-
-
-def _place(file: str, line: int, function: str) -> Place:
-    return Place(str(Path(file).resolve()), line, function, linecache.getline(file, line).strip())

@@ -151,14 +151,7 @@ TINY: Final[Mapping[str, TinyBenchmark]] = {
 
 
 def stream_of(benchmark: str) -> TaskStream:
-    """Build a tiny stream.
-
-    Args:
-        benchmark: one of :data:`TINY`, e.g. ``tiny_two``.
-
-    Returns:
-        Its tasks, of made-up images; the same at every call.
-    """
+    """Build one of :data:`TINY`, e.g. ``tiny_two``: tasks of made-up images, the same at every call."""
     tiny = TINY[benchmark]
     return build_stream(tiny.load(), lambda _: tiny.data.load(None), ImageLimits(), 0)
 

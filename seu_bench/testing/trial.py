@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -20,15 +21,17 @@ from torch import Tensor, nn
 from seu_bench.config.run import Request
 from seu_bench.config.streams import Scenario
 from seu_bench.data.streams import TaskStream, build_stream
+from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.runner import execute
 from seu_bench.models.modes import modes_kept
+from seu_bench.models.sizes import count_bytes
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.monitoring import LABEL_BYTES, AccuracyMatrix, ModelSizes, SilentLogger
+from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.hardware import computing_with
 
 
@@ -85,11 +88,8 @@ class Trial:
             options["epochs"] = 2
         if self.scenario != "task":
             options["benchmark.stream.scenario"] = self.scenario
-        components = {"searcher": self.searcher, "creator": self.creator}
-        request = Request(
-            strategy=self.strategy, benchmark=benchmark, seed=seed, options=options, **components, **fields
-        )
-        return resolve(self.registry, request)
+        fields |= {"searcher": self.searcher, "creator": self.creator, "options": options}
+        return resolve(self.registry, Request(strategy=self.strategy, benchmark=benchmark, seed=seed, **fields))
 
     def learner(
         self,
@@ -97,8 +97,8 @@ class Trial:
         *,
         seed: int = 0,
         brief: bool = True,
-        change: Callable[[TaskStream], None] | None = None,
-        disturb: Callable[[], None] | None = None,
+        change: Callable[[TaskStream], None] = lambda _: None,
+        disturb: Callable[[], None] = lambda: None,
         feature_cache: int | None = None,
     ) -> Learner:
         """Build the strategy and its stream; nothing is learned yet.
@@ -113,8 +113,7 @@ class Trial:
         """
         run = self.resolved(benchmark, seed=seed, brief=brief, feature_cache=feature_cache)
         stream = build_stream(run.spec.benchmark, run.load, run.limits, 0)
-        if change is not None:
-            change(stream)
+        change(stream)
         return Learner(run, stream, disturb)
 
     def record(self, benchmark: str, results: Path) -> Record:
@@ -131,14 +130,14 @@ class Learner:
         whole_stream: whether it is trained once on all tasks.
     """
 
-    def __init__(self, run: ResolvedRun, stream: TaskStream, disturb: Callable[[], None] | None = None) -> None:
+    def __init__(self, run: ResolvedRun, stream: TaskStream, disturb: Callable[[], None] = lambda: None) -> None:
         self.run = run
         self.stream = stream
         self.tasks = len(stream.tasks)
         self.scenario = stream.avalanche()
         self.matrix = AccuracyMatrix(self.tasks)
         self.sizes = ModelSizes()
-        self._disturb: Callable[[], None] = disturb or (lambda: None)
+        self._disturb = disturb
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
         self.context = run.context(stream.plan, evaluator=evaluator)
         self._disturb()
@@ -276,3 +275,73 @@ def drawn() -> tuple[bytes, bytes, object]:
     numpy_state: Any = np.random.get_state(legacy=True)
     place = numpy_state[1].tobytes() + repr(numpy_state[2:]).encode()
     return torch.get_rng_state().numpy().tobytes(), place, random.getstate()
+
+
+# ------------------------------------------------------------------ sizes
+
+
+def check_sizes(learner: Learner, task: int) -> None:
+    """Fail unless what was measured after a task is what the model and the strategy's state hold, and was forecast."""
+    sizes, cost, model = learner.sizes, learner.cost, learner.model
+    require(bool(sizes.params_total), "no sizes were measured: hand context.evaluator on")
+    total, active, masks = sizes.params_total[-1], sizes.params_active[-1], sizes.mask_bits[-1]
+    held = sum(it.numel() for it in {*model.state_dict(keep_vars=True).values()} if isinstance(it, nn.Parameter))
+    require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
+    require(active <= total, f"task {task}: {active} active parameters of {total} in all")
+    room, no_masks = 8 * count_bytes(model.packed_masks()), (0,) * learner.tasks
+    require(
+        masks <= room,
+        f"task {task}: mask_bits is {masks}, and packed_masks() returns tensors of {room} bits: where masks are kept, "
+        "it must return them",
+    )
+    ranges: list[tuple[str, Sequence[int], int, Sequence[int]]] = [
+        ("parameters", cost.params_total_min, total, cost.params_total),
+        ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
+        ("bits of masks", cost.mask_bits or no_masks, masks, cost.mask_bits or no_masks),
+    ]
+    if (memory := sizes.memory_bytes[-1]) is not None:
+        _check_memory(learner, task, memory)
+        if cost.memory_bytes:
+            ranges.append(("bytes of memory", cost.memory_bytes_min, memory, cost.memory_bytes))
+    for what, least, found, most in ranges:
+        require(
+            least[task] <= found <= most[task],
+            f"task {task}: {found} {what} were measured, and cost said {least[task]} to {most[task]}",
+        )
+
+
+def _check_memory(learner: Learner, task: int, memory: int) -> None:
+    parts = learner.sizes.memory_by_kind
+    require(sum(parts.values()) == memory, f"task {task}: {memory} bytes of memory are not the sum of {parts}")
+    if not is_resumable(learner.strategy):
+        return
+    state, plan = from_file(learner.strategy.state_dict()), learner.stream.plan
+    image, generator = (plan.channels, plan.height, plan.width), torch.get_rng_state().shape
+    own = [it for it in _tensors(state["own"]) if it.dtype != torch.uint8 or it.shape != generator]
+    model = sum(it.nbytes for it in _tensors(state["weights"]))
+    whole, learned = model + sum(it.nbytes for it in own), model
+    for it in own:
+        if it.shape[1:] == image:
+            learned += len(it) * (prod(image) + LABEL_BYTES)
+        elif it.dtype != torch.int64:  # not places of images in a stream
+            learned += it.nbytes
+    if getattr(type(learner.strategy), "kept", None) is StagedStrategy.kept:
+        require(memory == whole, f"task {task}: {memory} bytes of memory were counted, and the state holds {whole}")
+    require(
+        memory >= learned,
+        f"task {task}: {memory} bytes of memory were counted ({parts}), and the state that learning goes on from holds "
+        f"{learned}: kept() must return all of it",
+    )
+
+
+def _tensors(state: Any) -> list[Tensor]:
+    """The tensors of a state in any nesting, those at one place in memory once."""
+    found: dict[Any, Tensor] = {}
+    pending = [state]
+    while pending:
+        it = pending.pop()
+        if isinstance(it, Tensor) and it.numel():
+            found[it.data_ptr(), it.shape] = it
+        elif isinstance(it, Mapping | list | tuple):
+            pending += it.values() if isinstance(it, Mapping) else it
+    return [*found.values()]

@@ -4,16 +4,14 @@
 :mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
 :mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
 :mod:`.stage`            a loop over epochs that is timed, reported and resumed; phases of a task
-:mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
 :mod:`.strategy`         base class of strategies: phases, resuming, precision, cached features
 :mod:`.method`           base class of methods: a strategy as its mathematics
 :mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
 :mod:`.loops`            an evaluation, optimiser, learning rates, best weights, the stage of a task
-:mod:`.costing`          estimates of image passes and sizes
 :mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins
 :mod:`.as_it_is`         strategies of Avalanche in its own loop
 :mod:`.state`            checks of states and errors of loading them
-:mod:`.monitoring`       what is measured: accuracies, sizes, memory, clipping, stability, rewards
+:mod:`.monitoring`       what is measured: accuracies, sizes, memory
 =======================  =====================================================================
 """
 
@@ -25,28 +23,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .backbones import backbone_model, build_backbone, dropout_factor, width_factor
-    from .costing import (
-        PassFlops,
-        evaluation_passes,
-        fixed_cost,
-        fixed_size_cost,
-        on_meta,
-        pass_flops,
-        priced,
-        task_flops,
-        task_macs,
-        training_passes,
-    )
-    from .interfaces import (
-        BackboneFactory,
-        Component,
-        ComponentFactory,
-        Cost,
-        StageCost,
-        StrategyContext,
-        StrategyFactory,
-        checked_options,
-    )
+    from .interfaces import BackboneFactory, Cost, StageCost, StrategyContext, StrategyFactory, checked_options
     from .loops import (
         BestWeights,
         EpochMeter,
@@ -58,68 +35,20 @@ if TYPE_CHECKING:
         make_sgd,
         set_rate,
     )
-    from .memories import Balanced, Batch, Herded, Memory, Reservoir, Ring, herd
+    from .memories import Balanced, Herded, Memory, Reservoir, Ring
     from .method import Method
-    from .monitoring.evaluators import AccuracyMatrix, ModelSizes
-    from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
-    from .stage import EpochlessStage, EpochReport, Phase, ProgressCallback, Stage, StageProgress, TaskData
+    from .monitoring import AccuracyMatrix, KeptImages, ModelSizes, bytes_by_kind, memory_of
+    from .rehearsal import PassFlops, evaluation_passes, on_meta, pass_flops
+    from .stage import EpochlessStage, EpochReport, Phase, Stage, StageProgress, TaskData
     from .strategy import StagedStrategy
-    from .template import SilentLogger
 
 __all__ = [
-    "AccuracyMatrix",
-    "BackboneFactory",
-    "Balanced",
-    "Batch",
-    "BestWeights",
-    "Component",
-    "ComponentFactory",
-    "Cost",
-    "EpochMeter",
-    "EpochReport",
-    "EpochlessStage",
-    "Forward",
-    "Herded",
-    "KeptImages",
-    "Memory",
-    "Method",
-    "ModelSizes",
-    "PassFlops",
-    "Phase",
-    "ProgressCallback",
-    "Reservoir",
-    "Ring",
-    "SilentLogger",
-    "Stage",
-    "StageCost",
-    "StageProgress",
-    "StagedStrategy",
-    "StrategyContext",
-    "StrategyFactory",
-    "TaskData",
-    "TrainingStage",
-    "backbone_model",
-    "build_backbone",
-    "bytes_by_kind",
-    "checked_options",
-    "clip_gradients",
-    "cosine_rate",
-    "dropout_factor",
-    "evaluate",
-    "evaluation_passes",
-    "fixed_cost",
-    "fixed_size_cost",
-    "herd",
-    "make_sgd",
-    "memory_of",
-    "on_meta",
-    "pass_flops",
-    "priced",
-    "set_rate",
-    "task_flops",
-    "task_macs",
-    "training_passes",
-    "width_factor",
-]
+    "AccuracyMatrix", "BackboneFactory", "Balanced", "BestWeights", "Cost", "EpochMeter", "EpochReport",
+    "EpochlessStage", "Forward", "Herded", "KeptImages", "Memory", "Method", "ModelSizes", "PassFlops", "Phase",
+    "Reservoir", "Ring", "Stage", "StageCost", "StageProgress", "StagedStrategy", "StrategyContext",
+    "StrategyFactory", "TaskData", "TrainingStage", "backbone_model", "build_backbone", "bytes_by_kind",
+    "checked_options", "clip_gradients", "cosine_rate", "dropout_factor", "evaluate", "evaluation_passes",
+    "make_sgd", "memory_of", "on_meta", "pass_flops", "set_rate", "width_factor",
+]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

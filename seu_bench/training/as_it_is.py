@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,34 +17,24 @@ from torch import Tensor, nn
 from seu_bench.config.common_options import TrainingOptions
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.flops import active_counter
-from seu_bench.models.sizes import count_parameters
+from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import evaluation_passes, fixed_cost, on_meta, task_macs, training_passes
-from seu_bench.training.interfaces import Cost, StrategyContext, checked_options
+from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training.monitoring import SilentLogger
+from seu_bench.training.rehearsal import evaluation_passes, on_meta
 from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import RandomState, derive_seed
 
 
 def build(context: StrategyContext, kind: type[Any], takes: Mapping[str, Any], own: Collection[str]) -> Any:
-    """Construct a strategy of Avalanche, and have its training timed, counted and seeded as one stage of each task.
-
-    Args:
-        context: of the run.
-        kind: class of the strategy.
-        takes: parameters of its constructor by name.
-        own: names of the options that are arguments of it.
-    """
+    """Construct a strategy of Avalanche of this ``kind``, and have its training timed, counted and seeded as one stage
+    of each task. Its constructor ``takes`` these parameters by name; ``own`` are the options among them."""
     options, model = checked_options(context, TrainingOptions), backbone_model(context, may_be_frozen=False)
     schedule = options.applied_to(context.protocol.training)
+    rate = schedule.learning_rate
     given: dict[str, Any] = {
         "model": model,
-        "optimizer": torch.optim.SGD(
-            model.parameters(),
-            lr=schedule.learning_rate,
-            momentum=schedule.momentum,
-            weight_decay=schedule.weight_decay,
-        ),
+        "optimizer": torch.optim.SGD(model.parameters(), rate, schedule.momentum, weight_decay=schedule.weight_decay),
         "train_mb_size": schedule.batch_size,
         "train_epochs": schedule.epochs,
         "eval_mb_size": context.protocol.eval_batch_size,
@@ -81,10 +72,15 @@ def build(context: StrategyContext, kind: type[Any], takes: Mapping[str, Any], o
 def cost(context: StrategyContext) -> Cost:
     """Forecast sizes, and passes as of naive training; operations and memory are not estimated."""
     options, plan = checked_options(context, TrainingOptions), context.plan
-    model = on_meta(lambda: backbone_model(context, may_be_frozen=False))
-    passes = training_passes(plan, options.applied_to(context.protocol.training), validate=False)
-    macs = task_macs(model, plan, one_path=True)
-    return fixed_cost(count_parameters(model), macs, [*passes, *evaluation_passes(plan)])
+    model = on_meta(lambda: backbone_model(context, may_be_frozen=False)).eval()
+    epochs, shape = options.applied_to(context.protocol.training).epochs, (plan.channels, plan.height, plan.width)
+    learning = [StageCost("training", index, epochs * task.num_train, 0) for index, task in enumerate(plan.tasks)]
+    macs = []
+    for task in range(len(plan.tasks)):
+        model.begin_task(task)
+        macs.append(count_macs(partial(model.forward_single_task, task_label=task), shape, torch.device("meta")))
+    params, passes = (count_parameters(model),) * len(macs), (*learning, *evaluation_passes(plan))
+    return Cost(params, params, tuple(macs), tuple(macs), passes)
 
 
 class AvalancheTraining(Stage[None]):

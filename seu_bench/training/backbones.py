@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 def width_factor(context: StrategyContext) -> float:
     """Return the factor on the widths of hidden layers: the option ``width``, or the protocol's."""
-    width: float | None = getattr(context.options, "width", None)
-    return context.protocol.model.width if width is None else width
+    return _factor(context, "width")
 
 
 def dropout_factor(context: StrategyContext) -> float:
     """Return the factor on dropout rates: the option ``dropout``, or the protocol's."""
-    dropout: float | None = getattr(context.options, "dropout", None)
-    return context.protocol.model.dropout if dropout is None else dropout
+    return _factor(context, "dropout")
+
+
+def _factor(context: StrategyContext, name: str) -> float:
+    own = getattr(context.options, name, None)
+    return float(getattr(context.protocol.model, name) if own is None else own)
 
 
 def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> tuple[nn.Module, int]:
@@ -37,8 +40,7 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
         A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
 
     Raises:
-        RequestError: the strategy's options are no :class:`~seu_bench.config.BackboneOptions`, or the
-            backbone does not fit the stream's images, or the weights not the backbone.
+        RequestError: no backbone was chosen, it does not fit the stream's images, or the weights not the backbone.
     """
     from torch.nn.modules.dropout import _DropoutNd
 
@@ -49,7 +51,7 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
             "no backbone was chosen",
             where=type(context.options).__name__,
             remedy="derive the strategy's options from seu_bench.config.BackboneOptions; a method with a network of "
-            "its own overrides make_model(context), another strategy gives fixed_size_cost(context, build=...)",
+            "its own overrides make_model(context)",
         )
     if context.options.frozen and not may_be_frozen:
         raise RequestError(
@@ -70,11 +72,7 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
 
 
 def backbone_model(context: StrategyContext, *, may_be_frozen: bool = True) -> BackboneModel:
-    """Make the backbone chosen for a run with the heads of its scenario, its weights drawn from the run's seed.
-
-    Raises:
-        RequestError: as :func:`build_backbone`, whose argument ``may_be_frozen`` is.
-    """
+    """Make the backbone chosen for a run with the heads of its scenario; otherwise as :func:`build_backbone`."""
     from seu_bench.models.backbone import BackboneModel
     from seu_bench.utils.seeding import RandomState, derive_seed
 

@@ -46,8 +46,7 @@ class BackboneFactory(Protocol):
 class ComponentFactory(Protocol):
     """Factory of a searcher or a creator: a part that some strategies take, such as ``seu``.
 
-    What it builds, and of what, is an affair of the packages that offer them. One may have ``contract``,
-    ``"package.module:Class"``, the tests that ``seu-bench check-plugin`` runs on it.
+    It may have ``contract``, ``"package.module:Class"``, the tests that ``seu-bench check-plugin`` runs on it.
 
     Attributes:
         summary: one line for ``seu-bench list``.
@@ -63,16 +62,7 @@ class ComponentFactory(Protocol):
 
 @dataclass(frozen=True)
 class Component:
-    """A searcher or a creator that was chosen for a run, with its validated options.
-
-    Attributes:
-        kind: ``searcher`` or ``creator``.
-        name: name that it is registered under.
-        factory: its :class:`ComponentFactory`.
-        options: validated options.
-        plugin: name of the plugin that registered it.
-        package: package of that plugin.
-    """
+    """A searcher or a creator (``kind``) that was chosen for a run, with its validated options."""
 
     kind: str
     name: str
@@ -95,10 +85,8 @@ class StrategyContext:
         options: validated options, of the strategy's own class.
         seed: seed of everything random.
         device: device to train on, e.g. ``cpu`` or ``cuda``.
-        searcher: the one chosen, for strategies that take one.
-        creator: the one chosen, for strategies that take one.
-        backbone: the one chosen, for strategies whose options are
-            :class:`~seu_bench.config.BackboneOptions`.
+        searcher, creator: those chosen, for strategies that take them.
+        backbone: the one chosen, for strategies whose options are :class:`~seu_bench.config.BackboneOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
         compute: precision, feature cache and compilation. A strategy without an attribute of this name computes in
@@ -124,11 +112,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 def checked_options(context: StrategyContext, kind: type[OptionsT]) -> OptionsT:
-    """Return the context's options, checked to be of a kind.
-
-    Raises:
-        RequestError: the options are of another class.
-    """
+    """Return the context's options; those of another class than ``kind`` are a RequestError."""
     if not isinstance(context.options, kind):
         raise RequestError(
             f"the strategy needs options of the kind {kind.__name__}, not {type(context.options).__name__}",
@@ -146,8 +130,7 @@ class StageCost:
         task: 0-based.
         train: images passed forward and backward.
         evaluate: images passed forward only.
-        flops: floating-point operations, as in records; at most. ``None``: not estimated.
-        flops_min: the same at least.
+        flops, flops_min: floating-point operations, as in records, at most and at least. ``None``: not estimated.
     """
 
     name: str
@@ -165,16 +148,13 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Estimated cost of a run, computed without data, training or weights.
+    """Estimated cost of a run, computed without data, training or weights; ``_min`` is the same at least.
 
     Attributes:
         params_total: parameters after each task, all heads included; at most, where the strategy decides as it goes.
-        params_total_min: the same at least.
         macs: multiply-accumulates per image on each task's path, forward; at most.
-        macs_min: the same at least.
         stages: image passes by stage and task.
         memory_bytes: bytes of all that is kept after each task, as in records; at most. Empty: not estimated.
-        memory_bytes_min: the same at least.
         mask_bits: bits of binary masks after each task. Empty: there are none.
     """
 
@@ -215,18 +195,17 @@ class Cost:
 class StrategyFactory(Protocol):
     """Factory of a strategy, which learns a stream of tasks.
 
+    A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
+    are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given. It may have
+    ``reference``, a few words on what it is a reference of: its runs are then shown beside the rows of a leaderboard,
+    never ranked. With ``reference_components``, names by kind, only runs with these are.
+
     Attributes:
         summary: one line for ``seu-bench list``.
         options: the class of its options.
         components: the default searcher and creator, e.g. ``{"searcher": "mdl"}``; empty where it takes none.
         presets: option values by name of a preset, chosen with the strategy's own option ``preset``; keys that begin
             with ``searcher.`` or ``creator.`` go to the components. Empty where there are none.
-
-    A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
-    are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given.
-
-    It may have ``reference``, a few words on what it is a reference of: its runs are then shown beside the
-    rows of a leaderboard and never ranked. With ``reference_components``, names by kind, only runs with these are.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""The parts of training: an evaluation, optimiser, learning rates, clipping, best weights, the stage of a task."""
+"""The parts of training: an evaluation, optimiser, learning rates, best weights, the stage of a task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
-from seu_bench.training.monitoring.learning import Stability, count_step
-from seu_bench.training.stage import EpochReport, Stage, TaskData
+from seu_bench.training.stage import EpochReport, Stability, Stage, TaskData
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -21,16 +20,13 @@ Forward: TypeAlias = Callable[[Tensor], Tensor]
 def evaluate(
     forward: Forward, images: TaskImages, batch_size: int, on_batch: Callable[[int], None]
 ) -> tuple[float, float]:
-    """Evaluate on all images; the caller has set evaluation mode.
+    """Return accuracy in [0, 1] and mean cross-entropy per image; the caller has set evaluation mode.
 
     Args:
         forward: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``.
         images: of one task and split.
         batch_size: images per batch.
         on_batch: called with the number of images of each batch.
-
-    Returns:
-        Accuracy in [0, 1] and mean cross-entropy per image.
     """
     correct = torch.zeros((), device=images.device, dtype=torch.int64)
     total = torch.zeros((), device=images.device)
@@ -60,8 +56,7 @@ class EpochMeter:
         on_batch: Callable[[int], None] = lambda _: None,
         begin: Callable[[Hashable], None] = lambda _: None,
     ) -> None:
-        self._on_batch = on_batch
-        self.begin = begin
+        self._on_batch, self.begin = on_batch, begin
         self._loss = torch.zeros((), device=device)
         self._correct = torch.zeros((), device=device, dtype=torch.int64)
         self._images = 0
@@ -95,37 +90,20 @@ def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.
     CPU that is a fifth of a whole step. Momentum begins as zeros, which is the same; torch's fused step fails where
     some weights have momentum and others, not sampled yet, have none.
     """
-    optimizer = torch.optim.SGD(
-        parameters,
-        lr=schedule.learning_rate,
-        momentum=schedule.momentum,
-        weight_decay=schedule.weight_decay,
-        fused=True,
-    )
-    if schedule.momentum:
+    rate, momentum, decay = schedule.learning_rate, schedule.momentum, schedule.weight_decay
+    optimizer = torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, fused=True)
+    if momentum:
         for parameter in parameters:
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
 
 
 def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
-    """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit.
-
-    Inside a stage it counts: the record has the share of steps that were clipped.
-
-    Args:
-        parameters: whose gradients are scaled; those without one are skipped.
-        limit: largest norm over all gradients together.
-    """
-    if not parameters or parameters[0].device.type != "cpu":
-        # Asking whether the norm is larger would wait for the accelerator.
-        count_step(~(limit / (nn.utils.clip_grad_norm_(parameters, limit) + 1e-6) >= 1))
-        return
+    """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit."""
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    clips = not limit / (norm + 1e-6) >= 1
-    if clips:
+    # Asking whether the norm is larger would wait for an accelerator.
+    if norm.device.type != "cpu" or not limit / (norm + 1e-6) >= 1:
         nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-    count_step(clips)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -142,9 +120,7 @@ class BestWeights:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.loss = math.inf
-        self._kept: dict[str, Tensor] = {}
+        self.module, self.loss, self._kept = module, math.inf, dict[str, Tensor]()
 
     def offer(self, loss: float) -> None:
         """Save the present weights if ``loss`` is the lowest so far."""
@@ -172,7 +148,7 @@ class BestWeights:
 
 
 class TrainingStage(Stage[Any]):
-    """Train a task's path; after each epoch validate, at the end restore the best weights (published code).
+    """Train a task's path; after each epoch validate, at the end restore the best weights.
 
     Args:
         strategy: that learns, a :class:`~seu_bench.training.StagedStrategy`.

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from seu_bench.data.images import Augmenter, TaskImages
 from seu_bench.data.planning import StreamPlan
-from seu_bench.training.monitoring.memory import KeptImages
+from seu_bench.training.monitoring import KeptImages
 
 #: What images are told apart by where each group of them has its share of a memory.
 Grouping: TypeAlias = Literal["class", "label", "task"]
@@ -47,9 +47,9 @@ class Batch(SimpleNamespace):
 class Memory:
     """Base of memories: rows of tensors, drawn at random, that can be saved and know the bytes that they stand for.
 
-    Images that come by :meth:`add` stay as they came. Those that come by :meth:`add_images` are kept as they are in the
-    stream, and augmented whenever they are drawn as those of the present task are; not where its pixels are permuted or
-    grey ones repeated, which comes after augmentation.
+    Images that come by ``add`` stay as they came. Those that come by ``add_images`` are kept as they are in the stream,
+    and augmented whenever they are drawn as those of the present task are; not where its pixels are permuted or grey
+    ones repeated, which comes after augmentation.
     """
 
     #: Numbers of each image that the memory cannot do without: they count among the bytes.
@@ -119,19 +119,13 @@ class Memory:
             **{name: rows for name, rows in self.fields.items() if name not in (*_OWN, *self._counted)},
         }
 
-    @property
-    def _kept_as_they_are(self) -> bool:
-        return True
+    #: Whether images came by ``add_images``.
+    _kept_as_they_are = True
 
     def _taken(self, images: TaskImages, positions: Tensor) -> dict[str, Tensor]:
-        x, y = images.gather(positions)
-        count = len(positions)
-        return {
-            "x": x,
-            "y": y,
-            "task": torch.full((count,), images.task_label),
-            "origin": torch.full((count,), images.task),
-        }
+        (x, y), count = images.gather(positions), (len(positions),)
+        tasks = {"task": torch.full(count, images.task_label), "origin": torch.full(count, images.task)}
+        return {"x": x, "y": y, **tasks}
 
     def _joined(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not self.fields:
@@ -167,20 +161,15 @@ class Reservoir(Memory):
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
-        self.capacity = capacity
-        self.seen = 0
-        self._by_batch = False
+        self.capacity, self.seen = capacity, 0
 
     def add(self, *, x: Tensor, y: Tensor, task: Tensor, **more: Tensor) -> None:
         """Show a batch: images as the network gets them, labels, task labels, and ``more`` of each, such as logits."""
-        self._by_batch = True
-        origin = torch.full((len(y),), self._origin)
+        self._kept_as_they_are = False
+        given = {"x": x, "y": y, "task": task.cpu(), "origin": torch.full((len(y),), self._origin), **more}
         self._show(
             len(y),
-            lambda rows: {
-                name: value.detach()[rows.to(value.device)].clone()
-                for name, value in {"x": x, "y": y, "task": task.cpu(), "origin": origin, **more}.items()
-            },
+            lambda rows: {name: value.detach()[rows.to(value.device)].clone() for name, value in given.items()},
         )
 
     def add_images(self, images: TaskImages) -> None:
@@ -208,16 +197,12 @@ class Reservoir(Memory):
 
     def state_dict(self) -> dict[str, Any]:
         """Return rows and the number of images shown."""
-        return {**super().state_dict(), "seen": self.seen, "by_batch": self._by_batch}
+        return {**super().state_dict(), "seen": self.seen, "by_batch": not self._kept_as_they_are}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.seen, self._by_batch = int(state["seen"]), bool(state["by_batch"])
-
-    @property
-    def _kept_as_they_are(self) -> bool:
-        return not self._by_batch
+        self.seen, self._kept_as_they_are = int(state["seen"]), not state["by_batch"]
 
 
 class GroupedMemory(Memory):
@@ -238,10 +223,8 @@ class GroupedMemory(Memory):
 
     def room(self, group: int, groups: int) -> int:
         """Return how many images the ``group``-th of so many has room for."""
-        if self.each is not None:
-            return self.each
         share, left = divmod(self.capacity or 0, groups)
-        return share + (group < left)
+        return share + (group < left) if self.each is None else self.each
 
     def _add_ranked(self, images: TaskImages, rank: Tensor, old_rank: Tensor, **more: Tensor) -> None:
         """Add the images of a task; of each group those of the lowest rank ``[N]`` stay, in that order."""
@@ -322,12 +305,8 @@ class Herded(GroupedMemory):
 
 
 def herd(features: Tensor, count: int) -> Tensor:
-    """Choose so many rows of ``features`` ``[n, F]`` at most whose mean is near that of all (iCaRL, algorithm 4).
-
-    Returns:
-        Positions in the order in which they were chosen: each makes the mean of those chosen so far as near to the mean
-        of all as it can. No image is chosen twice.
-    """
+    """Choose so many rows of ``features`` ``[n, F]`` at most whose mean is near that of all (iCaRL, algorithm 4): each
+    makes the mean of those chosen so far as near to the mean of all as it can, and none is chosen twice."""
     mean = features.mean(dim=0)
     chosen: list[int] = []
     missing = torch.zeros_like(mean)  # k times the mean, less the sum of those chosen

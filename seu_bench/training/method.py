@@ -24,9 +24,9 @@ from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import on_meta
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
+from seu_bench.training.rehearsal import on_meta
 from seu_bench.training.stage import EpochlessStage, Phase, TaskData
 from seu_bench.training.state import can_be_saved, get_state
 from seu_bench.training.strategy import StagedStrategy
@@ -100,23 +100,13 @@ class Method(StagedStrategy):
         """
 
     def training_images(self, task: TaskData) -> Sequence[TaskImages]:
-        """Return the images to train on, in tables of one task each; by default the task's own.
-
-        Which of them a batch has is told by :attr:`batch_positions`.
-        """
+        """Return the images to train on, in tables of one task each; by default the task's own. Which of them a batch
+        has is told by :attr:`batch_positions`."""
         return [task.train]
 
     def extend_batch(self, x: Tensor, y: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the batch to train on, before it passes the network; e.g. with remembered images behind the new ones.
-
-        Args:
-            x: images ``[N, C, H, W]``.
-            y: labels ``[N]``.
-            task: task labels ``[N]``, on the CPU.
-
-        Returns:
-            Images, labels and task labels; the images count as passed.
-        """
+        """Return images, labels and task labels to train on, before they pass the network, where they are counted; e.g.
+        with remembered images behind the new ones. Arguments are as of :meth:`batch_loss`."""
         return x, y, task
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
@@ -175,15 +165,8 @@ class Method(StagedStrategy):
         return logits
 
     def counted(self, images: TaskImages, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over images once, in their order, and count what is computed with each batch.
-
-        Args:
-            images: a table of one task.
-            batch_size: images per batch; ``None``: as in evaluation.
-
-        Yields:
-            Images ``[b, C, H, W]`` and labels ``[b]``.
-        """
+        """Iterate over a table of images once, in their order, and count what is computed with each batch of images
+        ``[b, C, H, W]`` and labels ``[b]``; by default as many as in evaluation."""
         with RepeatedBatches() as repeated:
             for x, y in images.batches(batch_size or self.eval_mb_size, shuffle=False):
                 repeated.begin(len(y))
@@ -193,11 +176,8 @@ class Method(StagedStrategy):
 
     @contextmanager
     def measuring(self, *, training: bool = False) -> Iterator[None]:
-        """Measure the network as it is for the length of a ``with`` block, after which all modes are as before.
-
-        Layers with running statistics, such as BatchNorm, are in evaluation mode in any case; the others where it is
-        not ``training``.
-        """
+        """Measure the network as it is for the length of a ``with`` block, after which all modes are as before. Layers
+        with running statistics, such as BatchNorm, are in evaluation mode; the others where it is not ``training``."""
         with modes_kept(self.model):
             self.model.train(training)
             for module in self.model.modules():
@@ -241,15 +221,8 @@ class Method(StagedStrategy):
         return cls.of(context, model=model).begin(context.options, context.plan)
 
     def begin(self, options: Any, plan: StreamPlan) -> Self:
-        """Set a method up that was made by its constructor, before its first task, and return it.
-
-        Args:
-            options: of the class :attr:`Options`.
-            plan: of the stream that will be learned.
-
-        Raises:
-            PluginError: :meth:`setup` assigned what cannot be saved.
-        """
+        """Set a method up that was made by its constructor, before its first task, and return it; that :meth:`setup`
+        assigns what cannot be saved is a PluginError."""
         self.options, self.plan = options, plan
         before = set(vars(self))
         self.setup()
@@ -269,16 +242,15 @@ class Method(StagedStrategy):
     @property
     def memory_sizes(self) -> tuple[int, ...]:
         """Images in each memory."""
-        return tuple(map(len, self._memories.values()))
+        return tuple(map(len, self._memories))
 
     @property
-    def _memories(self) -> dict[str, Memory]:
-        named = ((name, getattr(self, name)) for name in self.state_attributes)
-        return {name: value for name, value in named if isinstance(value, Memory)}
+    def _memories(self) -> list[Memory]:
+        return [it for it in (getattr(self, name) for name in self.state_attributes) if isinstance(it, Memory)]
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return training, where there is SGD, and :meth:`after_task`, where a method has it."""
-        for memory in self._memories.values():
+        for memory in self._memories:
             memory.begin_task(task.train)
         phases = [Phase(lambda: self._begin_training(task))] if isinstance(self.options, TrainingOptions) else []
         if type(self).after_task is not Method.after_task:
@@ -286,13 +258,8 @@ class Method(StagedStrategy):
         return phases
 
     def step(self, name: str, task: TaskData, do: Callable[[TaskData], None]) -> Phase:
-        """Return a phase without epochs, such as a pass over all images before they are trained on.
-
-        Args:
-            name: of its stage, which is timed and counted, and on which its seed hangs.
-            task: training and validation images of the task.
-            do: called with them; it changes the method's state.
-        """
+        """Return a phase without epochs, such as a pass over all images before they are trained on: a stage of this
+        ``name``, which is timed, counted and seeded, that calls ``do(task)``, which changes the method's state."""
         return Phase(lambda: Step(self, name, task, do))
 
     def _begin_training(self, task: TaskData) -> Any:

@@ -1,18 +1,17 @@
 """Cost by rehearsal: the method itself learns the whole stream on stand-ins, and what it does is counted.
 
-All images are one of noise. The backbone has its own weights, so that what is kept of them has
-its size, and does not compute: it says what computing would have taken. Loops of turns that cost the same are abridged
-(:mod:`seu_bench.utils.rehearsing`), and nothing is learned, as the learning rate is 0. A method whose passes hang on
-what it learns is forecast as well as it behaves on these stand-ins.
+All images are one of noise. The backbone has its own weights, so that what is kept of them has its size, and does not
+compute: it says what computing would have taken. Loops of turns that cost the same are abridged, and nothing is
+learned, as the learning rate is 0. A method whose passes hang on what it learns is forecast as it behaves here.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +21,12 @@ from seu_bench.config.run import ComputeConfig
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
 from seu_bench.data.streams import TaskSplits, TaskStream
-from seu_bench.models.flops import active_counter
+from seu_bench.models.flops import FlopCounter, active_counter, counted_as
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.backbones import build_backbone
-from seu_bench.training.costing import PassFlops, evaluation_passes, on_meta, pass_flops
 from seu_bench.training.interfaces import BackboneFactory, Cost, StageCost, StrategyContext
-from seu_bench.training.monitoring.memory import memory_of
+from seu_bench.training.monitoring import memory_of
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.rehearsing import active_rehearsal, rehearsing
 from seu_bench.utils.seeding import RandomState
@@ -37,16 +35,51 @@ from seu_bench.utils.seeding import RandomState
 _TINY: Final = 1e-3
 
 
-def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) -> Cost:
-    """Forecast the cost of a run.
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PassFlops:
+    """Operations per image, forward and backward (``train``) and forward alone (``evaluate``)."""
+
+    train: int
+    evaluate: int
+
+
+def on_meta(build: Callable[[], T]) -> T:
+    """Build a model on torch's meta device, without allocating its weights."""
+    with torch.device("meta"):
+        return build()
+
+
+def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
+    """Count what a network on the meta device takes per image.
 
     Args:
-        build: of the strategy, given a context.
-        context: the run.
-
-    Returns:
-        The cost: exact where nothing hangs on what is learned, and classes have as many images as each other.
+        forward: images of the stream -> any output; gradients are those of what requires them.
+        plan: of the stream.
     """
+    # Two images: BatchNorm cannot be trained on one.
+    images = torch.zeros((2, plan.channels, plan.height, plan.width), device="meta")
+    with counted_as(lambda: 0):
+        with torch.no_grad(), FlopCounter() as evaluating:
+            forward(images)
+        with torch.enable_grad(), FlopCounter() as training:
+            output = forward(images).sum()
+            if output.requires_grad:
+                output.backward()
+    return PassFlops(training.flops // 2, evaluating.flops // 2)
+
+
+def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
+    """Return the image passes of the evaluation after each task: test images of all tasks up to it."""
+    tests = [task.num_test for task in plan.tasks]
+    return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
+
+
+def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) -> Cost:
+    """Forecast the cost of a run: exact where nothing hangs on what is learned, and classes have as many images as each
+    other. ``build`` makes the strategy, given a context."""
     plan, stages = context.plan, list[StageCost]()
 
     def note(progress: StageProgress) -> None:
@@ -71,16 +104,13 @@ def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) 
         strategy.schedule = strategy.schedule.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
         streams = stand_ins(plan, 1).avalanche().streams
         whole = getattr(strategy, "whole_stream", False)
-        with rehearsing(lambda: strategy.memory_sizes):
+        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)):
             for task, experience in enumerate(streams["train"]):
-                if whole and task < len(plan.tasks) - 1:
-                    continue
-                strategy.train(
-                    streams["train"] if whole else experience, eval_streams=[streams["valid"][task : task + 1]]
-                )
-                sizes.append(_sizes(strategy, task, plan))
-    if whole:
-        sizes = sizes * len(plan.tasks)
+                if not whole or task == len(plan.tasks) - 1:
+                    train = streams["train"] if whole else experience
+                    strategy.train(train, eval_streams=[streams["valid"][task : task + 1]])
+                    sizes.append(_sizes(strategy, task, plan))
+    sizes *= len(plan.tasks) if whole else 1
     params, masks, macs, memory = zip(*sizes, strict=True)
     every = (*stages, *evaluation_passes(plan))
     return Cost(params, params, macs, macs, every, memory, memory, masks if any(masks) else ())
@@ -118,16 +148,15 @@ def stand_ins(plan: StreamPlan, images: int) -> TaskStream:
     return TaskStream(plan, tasks, "", ())
 
 
+@dataclass
 class _StandInFactory:
     """Makes the chosen backbone, which then does not compute."""
 
+    factory: BackboneFactory
+    flops: PassFlops
     summary = ""
 
-    def __init__(self, factory: BackboneFactory, flops: PassFlops) -> None:
-        self.factory, self.flops = factory, flops
-
     def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build the backbone, and stand in for it."""
         network, features = self.factory.build(channels, height, width, factor)
         return StandIn(network, features, self.flops), features
 
@@ -141,19 +170,11 @@ def _backbone(context: StrategyContext) -> BackboneFactory | None:
 
 
 class StandIn(nn.Module):
-    """Has the weights of a network, and counts what it would take instead of computing.
-
-    Args:
-        network: images ``[N, C, H, W]`` -> features ``[N, features]``.
-        features: width of its output.
-        flops: operations that it takes per image.
-    """
+    """Has the weights of a network, and counts what it would take, ``flops`` per image, instead of computing."""
 
     def __init__(self, network: nn.Module, features: int, flops: PassFlops) -> None:
         super().__init__()
-        self.network = network
-        self.features = features
-        self.flops = flops
+        self.network, self.features, self.flops = network, features, flops
 
     def forward(self, images: Tensor) -> Tensor:
         """Features ``[N, F]``, all the same, of which each weight has a gradient."""

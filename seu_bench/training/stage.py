@@ -10,16 +10,17 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
+from torch import Tensor
 
+from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
-from seu_bench.training.monitoring.learning import ClippedSteps, Stability, chance_share, guessing_probability
 from seu_bench.training.state import get_state, set_state
 from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
 from seu_bench.utils.seeding import RandomState
@@ -29,7 +30,47 @@ Result = TypeVar("Result")
 #: Seconds between two reports within an epoch.
 REPORT_EVERY = 0.5
 
-_COUNTS = ("epoch", "image_passes", "flops", "seconds", "cpu_seconds")
+#: Probability that a search whose networks all guess has any reward that is called above chance.
+LEVEL = 0.05
+
+_COUNTS = ("epoch", "image_passes", "flops", "seconds", "cpu_seconds", "ended")
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Step of a stage along the steepest direction of its penalty, beside the bound of stability.
+
+    SGD with heavy-ball momentum m, ``v <- m v + h x; x <- x - rate v``, converges on the quadratic ``h/2 x^2`` if
+    ``0 < rate * h < 2 (1 + m)``, and diverges beyond (B. T. Polyak, "Some methods of speeding up the convergence of
+    iteration methods", 1964). Clipping the gradient bounds what then happens, and learns nothing.
+
+    Attributes:
+        value: learning rate of the first epoch times the largest second derivative of the penalty.
+        bound: ``2 (1 + momentum)``.
+        strength: what to lower beside the learning rate: the option of the penalty's strength.
+    """
+
+    value: float
+    bound: float
+    strength: str
+
+    @classmethod
+    def of(cls, schedule: Schedule, curvature: float, strength: str) -> Stability:
+        """Return the stability of a schedule's SGD on a penalty whose largest second derivative is ``curvature``."""
+        return cls(schedule.learning_rate * curvature, 2 * (1 + schedule.momentum), strength)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the steps are small enough."""
+        return self.value < self.bound
+
+    @property
+    def advice(self) -> str:
+        """What is wrong, and what to do about it."""
+        return (
+            f"learning rate x largest curvature of the penalty is {self.value:.3g}, and SGD is stable below "
+            f"{self.bound:.3g}; lower {self.strength} or learning_rate, or let `seu-bench tune` choose them"
+        )
 
 
 @dataclass(frozen=True)
@@ -50,13 +91,12 @@ class StageProgress:
         report: measurements of the last epoch.
         image_passes: images passed forward so far in this stage.
         seconds: so far.
-        done: whether this is the stage's last progress.
-        curve: measurements of every epoch, with the last progress; empty before.
-        cpu_seconds: CPU seconds of all threads in this stage, with the last progress; ``None``: not measured.
-        flops: floating-point operations of this stage, with the last progress; ``None``: not counted.
-        clipped_share: steps whose gradient was clipped, of all, with the last progress; ``None``: nothing clips.
-        stability: of SGD on the penalty that this stage trains with; ``None``: there is none.
-        chance_share: rewards no better than guesses, of all, with the last progress; ``None``: there are no rewards.
+        done: whether this is the stage's last progress, which alone has what follows.
+        curve: measurements of every epoch.
+        cpu_seconds: CPU seconds of all threads in this stage.
+        flops: floating-point operations of this stage.
+        stability: of SGD on the penalty that this stage trains with, with every progress; ``None``: there is none.
+        chance_share: rewards no better than guesses, of all; ``None``: there are no rewards.
     """
 
     stage: str
@@ -70,7 +110,6 @@ class StageProgress:
     curve: tuple[EpochReport, ...] = ()
     cpu_seconds: float | None = None
     flops: int | None = None
-    clipped_share: float | None = None
     stability: Stability | None = None
     chance_share: float | None = None
 
@@ -118,17 +157,10 @@ class Stage(ABC, Generic[Result]):
     state_attributes: tuple[str, ...] = ()
 
     def __init__(self, name: str, task: int, epochs: int, seed: int, device: torch.device) -> None:
-        self.name = name
-        self.task = task
-        self.epochs = epochs
-        self.device = device
-        self.epoch = 0
+        self.name, self.task, self.epochs, self.device = name, task, epochs, device
+        self.epoch = self.image_passes = self.flops = 0
+        self.seconds = self.cpu_seconds = 0.0
         self.ended = False
-        self.image_passes = 0
-        self.flops = 0
-        self.seconds = 0.0
-        self.cpu_seconds = 0.0
-        self.clipped = ClippedSteps()
         self.stability: Stability | None = None
         self.report = EpochReport()
         self.curve: list[EpochReport] = []
@@ -174,7 +206,7 @@ class Stage(ABC, Generic[Result]):
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness; a loss that is not finite is a RunError."""
-        with self._metered(), self.randomness.active(), self.clipped.counting():
+        with self._metered(), self.randomness.active():
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
@@ -221,8 +253,6 @@ class Stage(ABC, Generic[Result]):
             "stage": self.name,
             "task": self.task,
             **{name: getattr(self, name) for name in _COUNTS},
-            "ended": self.ended,
-            "clipped": self.clipped.state_dict(),
             "report": [self.report.loss, self.report.accuracy],
             "curve": [[report.loss, report.accuracy] for report in self.curve],
             "guessing": list(self.guessing),
@@ -239,8 +269,6 @@ class Stage(ABC, Generic[Result]):
             )
         for name in _COUNTS:
             setattr(self, name, state[name])
-        self.ended = state["ended"]
-        self.clipped.load_state_dict(state["clipped"])
         self.report = EpochReport(*state["report"])
         self.curve = [EpochReport(*measured) for measured in state["curve"]]
         self.guessing = list(state["guessing"])
@@ -268,20 +296,19 @@ class Stage(ABC, Generic[Result]):
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""
         self._notified = time.perf_counter()
-        if self._on_progress is not None:
-            seconds = self.seconds + running
-            done_so_far = (self.epoch, self.epochs, self.report, self.image_passes, seconds, done)
-            progress = StageProgress(self.name, self.task, *done_so_far, stability=self.stability)
-            if done:
-                progress = replace(
-                    progress,
-                    curve=tuple(self.curve),
-                    cpu_seconds=self.cpu_seconds,
-                    flops=self.flops,
-                    clipped_share=self.clipped.share,
-                    chance_share=chance_share(self.guessing),
-                )
-            self._on_progress(progress)
+        if self._on_progress is None:
+            return
+        counts = (self.epoch, self.epochs, self.report, self.image_passes, self.seconds + running, done)
+        progress = StageProgress(self.name, self.task, *counts, stability=self.stability)
+        if done:
+            progress = replace(
+                progress,
+                curve=tuple(self.curve),
+                cpu_seconds=self.cpu_seconds,
+                flops=self.flops,
+                chance_share=chance_share(self.guessing),
+            )
+        self._on_progress(progress)
 
 
 @dataclass(frozen=True)
@@ -327,3 +354,29 @@ class EpochlessStage(Stage[Result]):
     def run_epoch(self) -> EpochReport:
         """Never called: there are no epochs."""
         return EpochReport()
+
+
+def guessing_probability(accuracy: float, labels: Tensor) -> float:
+    """Return the probability that guessing the most frequent class of ``labels`` ``[N]`` is right at least as often.
+
+    It is the p-value of the one-sided binomial test of an accuracy in [0, 1] against that class's share, which a
+    constant answer reaches.
+    """
+    from scipy.special import bdtrc  # the binomial's tail; scipy.stats takes long to import
+
+    count = len(labels)
+    right = round(accuracy * count)
+    return float(bdtrc(right - 1, count, float(torch.bincount(labels).max()) / count)) if right else 1.0
+
+
+def chance_share(probabilities: Sequence[float]) -> float | None:
+    """Return the share of rewards not distinguishable from guessing, at :data:`LEVEL` over all of them (Bonferroni).
+
+    Args:
+        probabilities: of each reward, by :func:`guessing_probability`.
+
+    Returns:
+        A share in [0, 1], 1 where the rewards stayed at chance; ``None`` where there are no rewards.
+    """
+    count = len(probabilities)
+    return sum(probability * count > LEVEL for probability in probabilities) / count if count else None

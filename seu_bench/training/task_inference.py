@@ -32,9 +32,6 @@ class TaskInference:
             NeurIPS 2020).
         classes: number of classes of each task, in the order in which they are learned.
         scenario: ``class``: answers are among the classes of all tasks; ``domain``: among those that tasks share.
-
-    Example:
-        ``TaskInference("entropy", plan.classes_per_task, plan.scenario)(model, images, tasks=3)``
     """
 
     certainty: Certainty
@@ -42,13 +39,8 @@ class TaskInference:
     scenario: Scenario
 
     def __call__(self, model: MultiHeadModel, images: Tensor, tasks: int) -> Tensor:
-        """Return logits ``[N, outputs]`` of images whose task is not known, after so many ``tasks`` were learned.
-
-        Returns:
-            The logits of the task chosen for each image, those of other tasks' classes the lowest finite number.
-
-        Raises:
-            NotLearnedError: no task was learned yet.
+        """Return logits ``[N, outputs]`` of images whose task is not known, after so many ``tasks`` were learned: those
+        of the task chosen for each image; of other tasks' classes the lowest finite number.
         """
         if not tasks:
             raise not_learned(0)

@@ -22,7 +22,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import RunError
 from seu_bench.models.backbone import BackboneModel
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.monitoring import SilentLogger
 
 setup_module, teardown_module = one_thread, all_threads
 

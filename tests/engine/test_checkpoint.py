@@ -66,11 +66,7 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
-        return (
-            type(one) is type(other)
-            and len(one) == len(other)
-            and all(equal(*pair) for pair in zip(one, other, strict=True))
-        )
+        return type(one) is type(other) and all(equal(*pair) for pair in zip(one, other, strict=True))
     return type(one) is type(other) and bool(one == other)
 
 
@@ -85,14 +81,6 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     header = read_header(path)
     assert (header.run_id, header.position, header.schema_version) == ("a-run", HERE, 3)
     assert str(header.position) == "task 2, training, epoch 2 of 5"
-
-
-def test_tensors_are_stored_once(tmp_path: Path) -> None:
-    """Weights are in the model's state and in the stage's; the file holds them once."""
-    tensor = torch.randn(1000)
-    for count in (1, 2):
-        write_checkpoint(tmp_path / f"{count}.ckpt", "a-run", HERE, {str(name): tensor for name in range(count)})
-    assert (tmp_path / "2.ckpt").stat().st_size - (tmp_path / "1.ckpt").stat().st_size < 500
 
 
 def test_cut_anywhere(written: Path) -> None:
@@ -197,7 +185,7 @@ def checkpoint_manager(folder: Path, clock: Clock, takes: float, **more: Any) ->
         return STATE
 
     told: list[str] = []
-    arguments: dict[str, Any] = {"state": state, "size": lambda: 1000, "every": None, "notice": told.append, **more}
+    arguments: dict[str, Any] = {"state": state, "every": None, "notice": told.append, **more}
     return CheckpointManager(CheckpointFolder(folder, "a-run"), **{"stop": StopRequest(), **arguments}), told
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import shutil
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 import seu_bench
 from seu_bench.engine.saved_model import LearnedModel, export_onnx, load_model, onnx_bytes
-from seu_bench.errors import RequestError, ResultsError
+from seu_bench.errors import ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.plugin.registry import Registry
@@ -174,16 +173,6 @@ def test_refused(command: Command, folders: RunFolders, tmp_path: Path) -> None:
     assert "saved no weights" in command("export", folder, "--task", 0).err
     assert command("export", "nobody", "--task", 0, "--results", tmp_path).status == 2
     assert not list(folder.glob("*.onnx"))
-
-
-@pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
-def test_not_installed(folders: RunFolders, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    """Each package is named, with the command that installs it."""
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == missing else find(name, *more))
-    with pytest.raises(RequestError, match=f"needs {missing}\n") as refused:
-        export_onnx(folders["naive"], 0)
-    assert refused.value.remedy == "pip install 'seu-bench[export]'"
 
 
 class Strange(nn.Module):

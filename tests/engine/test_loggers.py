@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import signal
 import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -111,20 +107,6 @@ def test_failing_logger_is_switched_off(
     assert without_times(record) == without_times(expected)
 
 
-def test_interrupting_is_no_failure(tiny: Path, tmp_path: Path) -> None:
-    """Ctrl-C while a logger writes stops the run as anywhere else."""
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    keeping = Keeping({"log": interrupt})
-    with pytest.raises(KeyboardInterrupt):
-        logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert read_record(folder).status == "interrupted"
-    assert keeping.told[-1] == ("end", "interrupted")
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 def test_run_that_goes_on(tiny: Path, tmp_path: Path, lost: int) -> None:
     """The same attempt, and nothing twice, though a run that was killed is behind what it logged."""
@@ -211,27 +193,6 @@ def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeyp
     assert "seu-bench log RUN --to mlflow" in notice
 
 
-@needs_mlflow
-@pytest.mark.long
-@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
-def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
-    """SIGTERM while the server keeps silent: the record says so, and the process ends."""
-    words = ["run", "--strategy", "naive", "--protocol", "quick", "--benchmark", "split_digits", "-o", "epochs=500"]
-    log = ["--log", "mlflow", "--log-option", f"mlflow.tracking_uri={dead_server}", "--results", str(tmp_path)]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "seu_bench.cli.main", *words, *log], stderr=subprocess.PIPE, text=True
-    )
-    assert run.stderr is not None
-    assert "tasks" in run.stderr.readline()
-    run.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    said = run.communicate(timeout=120)[1]
-    assert run.returncode == 128 + signal.SIGTERM, said
-    assert time.monotonic() - began < 30
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert read_record(folder).status == "interrupted"
-
-
 class Slow(Keeping):
     """A logger whose server answers when it is told to."""
 
@@ -309,67 +270,40 @@ def test_not_sent(tiny: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- asked for
 
 STRANGERS = """
-import click
 from seu_bench import hookimpl
 from seu_bench.plugin.registration import offered
 from seu_bench.config.options import Options
 
 
-class Speaking:
-    summary = "says when it is called"
+class Broken:
+    summary = "cannot be built"
     options = Options
 
-    def build(self, options, folder):
-        return self
-
-    def begin(self, run):
-        click.echo("opened", err=True)
-
-    def last_step(self, name):
-        return None
-
-    def log(self, measured):
-        pass
-
-    def end(self, status):
-        click.echo("closed", err=True)
-
-
-class Broken(Speaking):
     def build(self, options, folder):
         raise ImportError("libwhatever.so.3 is missing")
 
 
 @hookimpl
 def register_loggers(register):
-    register("speaking", Speaking())
     register("broken", Broken())
     register("absent", offered(Broken(), "absent", "no_such_module", "json"))
 """
 
 
 def test_asked_for(tiny: Path, tmp_path: Path, command: Command, install: Install) -> None:
-    """Refused before anything runs: an unknown logger, one that is not installed or built, options that do not fit.
-
-    A display hears of the run when the log is open, and has closed its bars when the log is closed.
-    """
+    """Refused before anything runs: an unknown logger, one that is not installed or built, options that do not fit."""
     install("logging-stranger", {"logging_stranger": "logging_stranger"}, {"logging_stranger": STRANGERS})
-
-    def refused(*asked: object) -> str:
+    for asked, says in (
+        (("--log", "tensorbord"), "no logger is called 'tensorbord' (did you mean 'tensorboard'?)"),
+        (("--log", "tensorboard,absent"), "hint: pip install 'seu-bench[absent]'"),
+        (("--log", "broken"), "ImportError: libwhatever"),
+        (("--log", "tensorboard", "--log-option", "tensorboard.color=red"), "'color' is not an option"),
+        (("--log-option", "tensorboard.folder=x"), "is of no logger that was asked for"),
+        (("--log", "tensorboard", "--log-option", "tensorboard.folder"), "is not an assignment"),
+    ):
         answer = command("run", *SMALL, "--results", tmp_path / "none", *asked)
-        assert (answer.status, answer.out) == (2, "")
+        assert (answer.status, answer.out) == (2, "") and says in answer.err
         assert not (tmp_path / "none").exists()
-        return answer.err
-
-    assert "no logger is called 'tensorbord' (did you mean 'tensorboard'?)" in refused("--log", "tensorbord")
-    assert "hint: pip install 'seu-bench[absent]'" in refused("--log", "tensorboard,absent")
-    assert "ImportError: libwhatever" in refused("--log", "broken")
-    assert "'color' is not an option" in refused("--log", "tensorboard", "--log-option", "tensorboard.color=red")
-    assert "is of no logger that was asked for" in refused("--log-option", "tensorboard.folder=x")
-    assert "is not an assignment" in refused("--log", "tensorboard", "--log-option", "tensorboard.folder")
-    lines = command("run", *SMALL, "--results", tmp_path, "--log", "speaking").err.splitlines()
-    assert (lines[0], lines[-1]) == ("opened", "closed")
-    assert lines[1].startswith("tiny on split_digits") and lines[-2].startswith("finished after")
 
 
 @pytest.mark.parametrize(

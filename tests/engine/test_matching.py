@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from seu_bench.config.run import Matched, Request
-from seu_bench.engine.launcher import FACTOR, launch, matched_request, nearest
+from seu_bench.engine.launcher import FACTOR, matched_request, nearest
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError, RequestError, ResultsError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import CodeRecord, Record, read_record, write_record
+from seu_bench.results.record import CodeRecord, Record, write_record
 from seu_bench.sweeps.plan import plan_sweep
 from seu_bench.sweeps.spec import SweepSpec
 
@@ -126,13 +126,3 @@ def test_a_sweep_leaves_the_target_as_it_is(registry: Registry, results: Path) -
     jobs = [plan.to_job(job) for job in plan.pending]
     assert all(job.request.match is None and isinstance(job.request.matched, Matched) for job in jobs)
     assert all(type(job).model_validate_json(job.model_dump_json()) == job for job in jobs)
-
-
-@pytest.mark.long
-def test_the_record_says_how_near(results: Path) -> None:
-    outcome = launch(request(results, match="params=seu", limit=None, options={"epochs": 1}))
-    record = read_record(outcome.path)
-    assert record.matched is not None
-    assert record.matched.value == record.params_total[-1]
-    plain = launch(request(results, options={"epochs": 1, "width": record.matched.chosen}))
-    assert plain.reused

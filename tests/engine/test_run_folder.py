@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from support.commands import TINY, Command, write_package
 from support.locks import locked
 
 from seu_bench.engine.run_folder import list_runs
-from seu_bench.errors import ResultsError
 from seu_bench.results.record import Record, write_record
 from seu_bench.utils.text import format_seconds
 
@@ -41,24 +38,6 @@ def on_small_disk(folder: Path, code: str, size: str = "64k") -> subprocess.Comp
     if "mount:" in done.stderr:
         pytest.skip("no disk can be mounted here")
     return done
-
-
-class TestFull:
-    @pytest.mark.long
-    def test_run_is_refused_before_it_computes(self, tmp_path: Path) -> None:
-        """No room for a single file: exit status 2, one error, no lock."""
-        code = (
-            "import os, sys; open('filler', 'wb').write(b'x' * 4096 * 8)\n"
-            "open('more', 'wb').write(b'x' * 4096 * 7)\n"
-            "from seu_bench.cli.main import main\n"
-            "sys.argv = ['seu-bench', 'run', '--strategy', 'naive', '--limit', '4', '--results', 'results']\n"
-            "try: main()\n"
-            "except SystemExit as left: print(left.code, sorted(os.listdir('.')))\n"
-        )
-        done = on_small_disk(tmp_path, code)
-        assert done.stdout == "2 ['filler', 'more']\n", done
-        assert done.stderr.count("error: ") == 1 and "No space left on device" in done.stderr
-        assert "Traceback" not in done.stderr
 
 
 class TestForbidden:
@@ -86,18 +65,6 @@ class TestForbidden:
         assert said == ["left 2 ['runs']"] * 2 + ["left 0 ['runs']"], done
         assert done.stderr.count("error: cannot write results: Read-only file system") == 2
         assert "Traceback" not in done.stderr
-
-
-class TestGone:
-    def test_folder_that_vanishes_under_a_lock(self, tmp_path: Path) -> None:
-        """The next check says so; nothing is made anew by it, nor by giving the lock back."""
-        folder = tmp_path / "results" / "runs" / "a-run"
-        with locked(folder) as lock:
-            (folder / "record.json").write_text("{}")
-            shutil.rmtree(tmp_path / "results")
-            with pytest.raises(ResultsError, match="the folder of run a-run is gone"):
-                lock.check()
-        assert list(tmp_path.iterdir()) == []
 
 
 #: A plugin that does something to the results folder when the first epoch is over.
@@ -200,24 +167,3 @@ def test_states(tmp_path: Path, command: Command) -> None:
     ):
         assert words in shown.out, words
     assert [(run["run_id"], run["pid"], run["tasks"]) for run in listed] == [("e", os.getpid(), 2)]
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
-def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
-    """SIGTERM in the middle of a long epoch: the run is stopped within five seconds all the same, and goes on."""
-    command = [sys.executable, "-m", "seu_bench.cli.main", "run", "--strategy", "naive", "--results", str(tmp_path)]
-    asked = ["--benchmark", "pmnist", "--protocol", "paper", "--synthetic", "--device", "cpu"]
-    with subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not list(tmp_path.glob("runs/*/record.json")):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        time.sleep(1)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate()
-    assert process.returncode == 143
-    assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
-    (run,) = list_runs(tmp_path)
-    # No matter how many epochs a fast machine was through when the signal came.
-    assert (run.state, run.detail) == ("interrupted", "interrupted by SIGTERM")
-    assert run.position is None or (run.position.task, run.position.stage) == (0, "training")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from support.commands import Command, Install
 
 from seu_bench import hookimpl
@@ -14,8 +15,9 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import Outcome, execute
 from seu_bench.errors import DataMissingError, OptionError, RunError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, record_path
+from seu_bench.results.record import read_record, record_path
 from seu_bench.results.record_metrics import without_times
+from seu_bench.utils.hardware import usable_cores
 
 
 def make(results: Path, *watchers: object, **asked: Any) -> Outcome:
@@ -76,36 +78,6 @@ def test_finished_run_is_not_run_again(tiny: Path, tmp_path: Path) -> None:
     assert (mended.reused, read_record(first.path)) == (False, mended.record)
 
 
-class Watcher:
-    """Reads the record from disk whenever something happens."""
-
-    def __init__(self, results: Path) -> None:
-        self.results = results
-        self.seen: list[Record] = []
-
-    @hookimpl
-    def run_started(self, record: Record) -> None:
-        self.seen.append(read_record(record_path(self.results, record.run_id)))
-
-    @hookimpl
-    def task_learned(self, record: Record, task: int) -> None:
-        self.seen.append(read_record(record_path(self.results, record.run_id)))
-        assert self.seen[-1] == record
-
-    @hookimpl
-    def run_finished(self, record: Record) -> None:
-        self.seen.append(read_record(record_path(self.results, record.run_id)))
-
-
-def test_whole_at_every_moment(tiny: Path, tmp_path: Path) -> None:
-    """After each task the record on disk has what is known so far, and calls itself running."""
-    watcher = Watcher(tmp_path)
-    make(tmp_path, watcher)
-    assert [record.status for record in watcher.seen] == [*["running"] * 6, "finished"]
-    assert [len(record.params_total) for record in watcher.seen] == [0, 1, 2, 3, 4, 5, 5]
-    assert [record.metrics.get("acc") is not None for record in watcher.seen] == [*[False] * 5, True, True]
-
-
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -140,22 +112,6 @@ def test_strategy_that_cannot_be_built(tiny: Path, tmp_path: Path, fault: str) -
     (folder,) = (tmp_path / "runs").iterdir()
     assert read_record(folder).status == "failed"
     assert "LookupError" in (folder / "error.txt").read_text()
-
-
-def test_interrupted(command: Command, tiny: Path, tmp_path: Path) -> None:
-    """The user's Ctrl-C is exit status 130, and the record keeps what was learned before it."""
-    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    answer = command("run", *asked, "-o", "fault=interrupt", "-o", "task=2")
-    assert (answer.status, answer.out) == (130, "")
-    assert answer.err.endswith("interrupted\n")
-    assert "Traceback" not in answer.err
-    (folder,) = (tmp_path / "runs").iterdir()
-    record = read_record(folder)
-    assert (record.status, record.error) == ("interrupted", "interrupted by the user")
-    assert len(record.params_total) == 2
-    assert files(tmp_path) == [f"runs/{folder.name}/{name}" for name in ("progress.json", "record.json")]
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, options={"fault": "interrupt", "task": 2})
 
 
 METRICS = """
@@ -202,3 +158,35 @@ def make_on_absent_data(results: Path, data_root: Path) -> None:
     registry = Registry()
     fields = {"protocol": "smoke", "results": results, "data_root": data_root}
     execute(registry, resolve(registry, Request(strategy="tiny", benchmark="pmnist", **fields)))
+
+
+class Threads:
+    """Notes with how many threads a run computes, and what is said."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.notices: list[str] = []
+
+    @hookimpl
+    def stage_progress(self) -> None:
+        self.threads.add(torch.get_num_threads())
+
+    @hookimpl
+    def run_notice(self, message: str) -> None:
+        self.notices.append(message)
+
+
+def test_other_threads_are_another_run(tiny: Path, tmp_path: Path) -> None:
+    """One by default, which the run id does not name; more than cores are slow; the caller has its own again."""
+    before, many, ids = torch.get_num_threads(), usable_cores() + 1, {}
+    torch.set_num_threads(3)
+    for threads, more in ((1, {}), (many, {"threads": many})):
+        watcher = Threads()
+        outcome = make(tmp_path, watcher, **more)
+        assert watcher.threads == {threads} and torch.get_num_threads() == 3
+        assert outcome.record.threads == outcome.record.environment.threads == threads
+        assert [f"computes with {threads} threads" in notice for notice in watcher.notices] == [True] * (threads > 1)
+        ids[threads] = outcome.record.run_id
+    torch.set_num_threads(before)
+    assert f"-threads{many}-" in ids[many] and "threads" not in ids[1]
+    assert ids[1].rpartition("-")[2] != ids[many].rpartition("-")[2]

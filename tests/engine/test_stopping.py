@@ -53,18 +53,6 @@ def test_grace() -> None:
         signal.pause()  # ends by a signal alone
 
 
-def test_ignored_hang_up_stays_ignored() -> None:
-    """As under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        stop = StopRequest()
-        with stop.on_signals():
-            send(signal.SIGHUP)
-            assert stop.due() is None
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_settled() -> None:
     """While the record is written neither the clock nor the user disturbs."""
     stop = StopRequest(grace=0.1)
@@ -73,14 +61,6 @@ def test_settled() -> None:
         stop.settle()
         send(signal.SIGTERM)
         time.sleep(0.3)
-
-
-def test_nothing_is_left() -> None:
-    """No timer strikes when the run is over."""
-    stop = StopRequest(grace=0.1)
-    with stop.on_signals():
-        send(signal.SIGINT)
-    time.sleep(0.3)
 
 
 def test_in_another_thread() -> None:

@@ -26,17 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 #: Modules that execute, or may execute, what they read.
 MODULES = {
-    "pickle",
-    "cPickle",
-    "_pickle",
-    "cloudpickle",
-    "dill",
-    "joblib",
-    "marshal",
-    "shelve",
-    "jsonpickle",
-    "yaml",
-    "code",
+    *("pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib"),
+    *("marshal", "shelve", "jsonpickle", "yaml", "code"),
 }
 #: Built-in functions that do.
 BUILT_IN = {"eval", "exec", "compile", "__import__"}

@@ -79,21 +79,6 @@ def test_unit_computes_its_genotype(name: str, plan: CellPlan) -> None:
         assert torch.equal(made(older, newer), torch.cat([values[2], values[3], values[4], values[5]], dim=1))
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.kind}-{plan.channels}-{plan.after_reduction}")
-def test_units_of_a_layer_are_interchangeable(plan: CellPlan) -> None:
-    """Units of a layer take and give the same shapes for every genotype; the sizes may be odd."""
-    for size in (8, 5):
-        older, newer = inputs(plan, size)
-        if plan.after_reduction and size == 5:
-            older = older[:, :, :-1, :-1]
-        half = -(-size // 2) if plan.reduction else size
-        for genotype in ALL.values():
-            assert unit(genotype, plan)(older, newer).shape == (3, 4 * plan.channels, half, half)
-
-
-# --- frozen units -------------------------------------------------------------------------------------------------
-
-
 def test_frozen_unit_never_trains() -> None:
     """Neither train() on the model around it, nor a training step, nor a forward pass changes a frozen unit."""
     plan = PLANS[0]
@@ -113,9 +98,6 @@ def test_frozen_unit_never_trains() -> None:
     assert same(weights(frozen), before[0])
     assert not same(weights(free), before[1])
     assert not frozen.train(True).training and frozen.frozen and not Unit().frozen
-
-
-# --- the proxy network --------------------------------------------------------------------------------------------
 
 
 def test_proxy_network_is_stem_cells_mean_and_head() -> None:
@@ -159,9 +141,6 @@ def one_hot(operations: Sequence[int]) -> Tensor:
     return nn.functional.one_hot(torch.tensor(operations), len(OPERATIONS)).float()
 
 
-# --- the mixture --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shift", [0, 3, 6])
 def test_certain_mixture_is_the_sample(shift: int) -> None:
     """With all weight on one operation per edge the mixture is what is computed if that operation is sampled."""
@@ -199,12 +178,6 @@ def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
         torch.testing.assert_close(cell.mixture(older, newer, weight), torch.cat(values[2:], dim=1))
 
 
-# --- the sample of a genotype -------------------------------------------------------------------------------------
-
-
-# --- the network of a genotype ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["darts_v1", "mdenas_pmnist", "everything"])
 @pytest.mark.parametrize("reduce_norm", [True, False])
 @pytest.mark.parametrize("cells", [3, 4])
@@ -235,23 +208,8 @@ def test_genotype_network_is_a_super_model_of_one_column(name: str, reduce_norm:
         assert expected.abs().max() > 1e-3 and expected.shape == (4, 3)
 
 
-#: Heights and widths, even and odd.
-SIZES = ((8, 8), (7, 7), (8, 5), (1, 1))
-
-
 def images_operations(channels: int = 4, size: tuple[int, int] = (8, 8), seed: int = 0) -> Tensor:
     return torch.randn(3, channels, *size, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_shapes(name: str, stride: int, size: tuple[int, int]) -> None:
-    """Every operation keeps the channels; stride 2 halves sizes and rounds up, so that edges can be added."""
-    for pool_norm in (False, True):
-        module = make_operation(name, 4, stride, affine=False, pool_norm=pool_norm).eval()
-        expected = (3, 4, *(-(-side // stride) for side in size))
-        assert module(images_operations(size=size)).shape == expected
 
 
 @pytest.mark.parametrize("channels", [1, 4, 36])
@@ -291,24 +249,6 @@ def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
     torch.testing.assert_close(odd, y)
     # The norm is there and counted either way.
     assert count_parameters(module) == 6 * 4 + 2 * 4
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("kernel", [3, 5])
-def test_separable(kernel: int, stride: int) -> None:
-    """Twice ReLU, depthwise, pointwise, norm; only the first time with the stride."""
-    torch.manual_seed(0)
-    module = make_operation(f"sep_conv_{kernel}x{kernel}", 4, stride, affine=True)
-    unsettled(module)
-    assert isinstance(module, nn.Sequential)
-    parts = [part for part in module if not isinstance(part, nn.ReLU)]
-    x = images_operations()
-    y = conv(functional.relu(x), parts[0], stride, kernel // 2)
-    y = norm(conv(y, parts[1]), parts[2])
-    y = conv(functional.relu(y), parts[3], 1, kernel // 2)
-    y = norm(conv(y, parts[4]), parts[5])
-    assert torch.equal(module(x), y)
-    assert parts[0].weight.shape == (4, 1, kernel, kernel) and parts[1].weight.shape == (4, 4, 1, 1)
 
 
 SWEEP = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,15 +13,12 @@ from support.features import CHUNK, TEST, TRAIN, Frozen, all_of, answers, batche
 from support.tiny import CPU, all_threads, one_thread
 from torch import Tensor, nn
 
-from seu_bench.data.images import TaskImages, sample_ids_of, tag_batch
+from seu_bench.data.images import sample_ids_of
 from seu_bench.models.feature_cache import Form, Table, Tier, Values, feature_tiers
 from seu_bench.utils import hardware
 from seu_bench.utils.hardware import free_host_memory
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-# --- what is computed -----------------------------------------------------------------------------------------------
 
 
 def test_each_image_once() -> None:
@@ -62,70 +58,6 @@ def test_any_budget_gives_the_same(limits: tuple[int, ...], channels: int, inner
     assert frozen.sizes == {CHUNK}
 
 
-def test_two_splits() -> None:
-    """Training and validation images have the same numbers and tables of their own."""
-    kept, frozen = cache(), Frozen()
-    train, valid = kept.number(TRAIN), kept.number(TEST)
-    for _ in range(2):
-        for images in (train, valid):
-            for x, _ in images.batches(64, shuffle=False):
-                (maps, _), (plain, _) = kept.get(x, "key", frozen), frozen(x.clone())
-                frozen.seen -= len(x)
-                assert torch.allclose(maps, plain, atol=1e-6)
-    assert frozen.seen == 12 * CHUNK + 5 * CHUNK
-    assert kept.bytes == (90 + 36) * frozen.row
-
-
-def test_unknown_images_are_computed() -> None:
-    """Test images, changed batches and those of another cache: as they are, in one batch, and nothing is kept."""
-    kept, other, frozen = cache(), cache(), Frozen()
-    numbered, foreign = kept.number(TRAIN), other.number(TRAIN)
-    changed, _ = numbered.gather(torch.arange(11))
-    changed += 1
-    for x in (
-        all_of(TEST.part(0, 11)),
-        all_of(foreign.part(0, 11)),
-        changed,
-        tag_batch(changed.clone(), slots_of_nobody()),
-    ):
-        frozen.sizes = set()
-        assert equal(kept.get(x, "key", frozen), frozen(x))
-        assert frozen.sizes == {11}
-    assert kept.peak_bytes == 0
-
-
-def slots_of_nobody() -> Any:
-    """Marks of someone else's."""
-    from seu_bench.data.images import SampleIds
-
-    return SampleIds("nobody", torch.arange(11))
-
-
-def test_no_gradient() -> None:
-    """Neither through what is read nor through what is computed; what is computed of it has one."""
-    for kept in (cache(), cache(0), cache(20_000)):
-        weight = torch.ones(3, requires_grad=True)
-
-        def compute(x: Tensor, weight: Tensor = weight) -> tuple[Tensor]:
-            return (x.flatten(1)[:, :3] * weight,)
-
-        for images in (kept.number(TRAIN), TEST):
-            x = all_of(images.part(0, 12)).requires_grad_()
-            (value,) = kept.get(x, "key", compute)
-            assert not value.requires_grad
-            (value @ weight).sum().backward()
-            assert weight.grad is not None and x.grad is None
-
-
-@pytest.mark.parametrize("budget", [0, 20_000, 30_000])
-def test_half_precision_with_any_budget(budget: int) -> None:
-    """Features without a place are rounded as those with one: results do not depend on memory here either."""
-    frozen = Frozen()
-    which = torch.randperm(90)
-    caches = [cache(dtype=torch.bfloat16), cache(budget, dtype=torch.bfloat16)]
-    assert equal(*answers(caches, frozen, which))
-
-
 @pytest.mark.parametrize("budget", [0, 9_000, 10**6])
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 1, 1), (1, 1, 1), (1, 8, 1), (3, 8, 1)])
 @pytest.mark.parametrize("innermost", [False, True])
@@ -144,30 +76,6 @@ def test_layouts_that_can_be_read_in_two_ways(shape: tuple[int, ...], innermost:
         one, other = answers([cache(), cache(budget)], compute, which)
         assert equal(one, other)
         assert torch.equal(following(one[0]), following(other[0]))
-
-
-def numbers_of(x: Tensor) -> list[int] | None:
-    ids = sample_ids_of(x)
-    return None if ids is None else ids.numbers.tolist()
-
-
-def test_marks_of_parts() -> None:
-    """Parts, halves and subsets, and those of them, have the numbers of the whole."""
-    images = cache().number(TRAIN)
-    first, second = images.halves()
-    cases: dict[str, tuple[TaskImages, list[int]]] = {
-        "part": (images.part(7, 10), [7, 8, 9]),
-        "second half": (second, list(range(45, 90))),
-        "part of a half": (second.part(40, 45), list(range(85, 90))),
-        "subset": (images.subset(torch.tensor([9, 2, 9])), [9, 2, 9]),
-        "subset of a half": (first.subset(torch.tensor([44, 3])).subset(torch.tensor([1])), [3]),
-        "the same device": (images.part(0, 2).to(CPU), [0, 1]),
-        "mask": (images.subset(torch.arange(90) < 3), [0, 1, 2]),
-    }
-    for name, (some, expected) in cases.items():
-        x = all_of(some)
-        assert numbers_of(x) == expected, name
-        assert torch.equal(x, all_of(TRAIN)[expected]), name
 
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -237,12 +145,6 @@ def test_validation_stays_whatever_training_asks(keys: int) -> None:
     assert max(computed[1:]) <= 4 * CHUNK, computed
 
 
-# --- functions that begin with others -------------------------------------------------------------------------------
-
-
-# --- other ways to compute ------------------------------------------------------------------------------------------
-
-
 def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
@@ -273,12 +175,6 @@ def read(table: Table, wanted: Tensor) -> Values:
 
 def layout(value: Tensor) -> tuple[bool, bool]:
     return value.is_contiguous(), value.is_contiguous(memory_format=torch.channels_last)
-
-
-# --- forms ----------------------------------------------------------------------------------------------------------
-
-
-# --- how much is kept ------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seu_bench.models.flops import FlopCounter, RepeatedBatches, active_counter, counted_as
-from seu_bench.models.sizes import count_macs
+from seu_bench.models.flops import FlopCounter, RepeatedBatches, active_counter
 from seu_bench_kit.kernels import DepthwiseConv2d
 
-CPU = torch.device("cpu")
 #: Layers, an input, and multiply-accumulates of the forward pass by hand: places times what is summed in each.
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "linear": (lambda: nn.Linear(5, 3), (4, 5), 4 * 3 * 5),
@@ -146,17 +144,6 @@ def test_repeated_batches_are_reckoned() -> None:
         layers["small"](torch.zeros(1, 5))  # what is between batches is counted as it comes
     assert counter.flops == plain.flops + 2 * 15
     assert seen == [True, True, False, False, False]
-
-
-def test_counted_as() -> None:
-    layer, x = nn.Linear(5, 3), torch.zeros(1, 5)
-    with FlopCounter() as counter:
-        with counted_as(lambda: 7):
-            layer(x)
-        count_macs(layer, (5,), CPU)  # what is measured is not learned with
-    assert counter.flops == 7
-    with counted_as(lambda: 7):
-        assert active_counter() is None
 
 
 def test_counting_changes_no_bit() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, freeze, is_frozen
 from seu_bench_backbones.networks import mlp, resnet18
-from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, run_chain
 from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
@@ -92,9 +92,6 @@ def test_architecture_makes_it_again(name: str) -> None:
         again.load_architecture(network.architecture())
 
 
-# --- the newest step, while its task is learned -------------------------------------------------------------------
-
-
 def copied(network: GrowingNetwork) -> dict[str, torch.Tensor]:
     return {key: value.clone() for key, value in network.state_dict().items()}
 
@@ -119,28 +116,6 @@ def test_widened_and_narrowed_back(name: str) -> None:
     assert torch.equal(network(x, 1), before[1])
 
 
-@each
-def test_units_that_compute_nothing_can_go(name: str) -> None:
-    """Removing units without weights changes no logit; sizes are those of a network that never had them."""
-    network, x = grown(name, 2)
-    network.eval()
-    network.widen([2] * len(network.layers))
-    stay = []
-    with torch.no_grad():
-        for index, count in enumerate(network.added(1)):
-            layer = network.layer(index)
-            layer.own["1"][-2] = 0.0
-            layer.biases["1"][-2] = 0.0
-            stay.append(torch.arange(count) != count - 2)
-    before = network(x, 1)
-    network.keep(stay)
-    assert torch.allclose(network(x, 1), before, atol=1e-6)
-    again = GrowingNetwork(network.chain, CLASSES)
-    again.load_architecture(network.architecture())
-    again.load_state_dict(network.state_dict())
-    assert torch.equal(again.eval()(x, 1), network(x, 1))
-
-
 def own(layers, x):
     """The chain with its own weights."""
     return run_chain(
@@ -161,21 +136,6 @@ def test_alexnet_is_a_chain() -> None:
     assert torch.equal(own(layers, x), network(x))
 
 
-def test_mlp_is_a_chain() -> None:
-    network, features = mlp(1, 4, 4, 0.02)
-    layers = chain_of(network, "hat")
-    assert [(layer.inputs, layer.units, layer.spread) for layer in layers] == [(16, 8, 1), (8, features, 1)]
-    x = torch.randn(5, 1, 4, 4)
-    assert torch.equal(own(layers, x), network(x))
-
-
-def test_dropout_before_the_first_layer_is_kept() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Dropout(1.0), nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5))
-    (layer,) = chain_of(network, "hat")
-    assert [type(module) for module in layer.before] == [nn.Flatten, nn.Dropout]
-    assert [type(module) for module in layer.after] == [nn.ReLU, nn.Dropout]
-
-
 @pytest.mark.parametrize(
     ("network", "told"),
     [
@@ -192,22 +152,6 @@ def test_dropout_before_the_first_layer_is_kept() -> None:
 def test_others_are_refused(network: nn.Module, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         chain_of(network, "hat")
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])
-def test_there_and_back(shape: tuple[int, ...]) -> None:
-    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    packed = pack_bits(mask)
-    assert (packed.dtype, packed.nbytes) == (torch.uint8, packed_bytes(mask.numel()))
-    assert torch.equal(unpack_bits(packed, shape), mask)
-
-
-def test_bits_are_in_order() -> None:
-    assert pack_bits(torch.tensor([True, False, True, *[False] * 5, True])).tolist() == [5, 1]
-
-
-def test_all_bits() -> None:
-    assert pack_bits(torch.ones(8, dtype=torch.bool)).tolist() == [255]
 
 
 def test_freezing_frees_gradients() -> None:

@@ -10,11 +10,8 @@ import torch
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.models.layers import Dropout
-from seu_bench_kit.blocks import AlexNetShape, alexnet
-from seu_bench_kit.cells import Stem
 from seu_bench_kit.kernels import (
     DepthwiseConv2d,
     DepthwiseFunction,
@@ -22,41 +19,6 @@ from seu_bench_kit.kernels import (
     pick_pixels,
     trains_on_cpu,
 )
-from seu_bench_ltg.network import GrowingAlexNet
-from seu_bench_methods.pnn import Column
-
-
-def innermost(x: Tensor) -> bool:
-    """Whether the numbers of a pixel stand side by side."""
-    return x.stride(1) == 1 and not x.is_contiguous()
-
-
-def outputs_of(module: nn.Module, x: Tensor) -> list[Tensor]:
-    """The maps that convolutions and poolings within give."""
-    found: list[Tensor] = []
-    for part in module.modules():
-        if isinstance(part, nn.Conv2d | nn.MaxPool2d):
-            part.register_forward_hook(lambda _module, _inputs, output: found.append(output))
-    module(x)
-    return found
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_networks_compute_with_channels_innermost(channels: int) -> None:
-    """From the first convolution on, also of images of one channel, which have no such layout."""
-    x = torch.randn(2, channels, 16, 16)
-    shape = AlexNetShape.of(channels, 16, 16, 0.125)
-    column = Column(shape, 5, 1)
-    earlier = Column(shape, 5, 0).layer_inputs(x, ())
-    maps = outputs_of(alexnet(shape), x)
-    assert len(maps) == 6
-    maps += [m for m in (*earlier[1:], *column.layer_inputs(x, [earlier])[1:]) if m.dim() == 4]
-    assert len(maps) == 6 + 4
-    maps += outputs_of(Stem(channels, 8), x)
-    growing = GrowingAlexNet(shape, (5,))
-    growing.grow_anew(0)
-    maps.append(growing.layers[0].body(x, growing.paths[0][0]))
-    assert all(innermost(m) for m in maps)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.9])
@@ -69,28 +31,6 @@ def test_rate_and_scale(p: float) -> None:
     assert abs(dropped - p) < 5 * math.sqrt(p * (1 - p) / count)
     (kept,) = out[out != 0].unique().tolist()
     assert kept == pytest.approx(1 / (1 - p), rel=2**-16 / (1 - p))
-
-
-def test_gradient_follows_the_mask() -> None:
-    """Dropped values get no gradient, the rest the same factor."""
-    torch.manual_seed(2)
-    x = torch.randn(5, 7, requires_grad=True)
-    out = Dropout(0.5)(x)
-    out.sum().backward()
-    assert x.grad is not None
-    assert torch.equal(out.detach(), x.detach() * x.grad)
-    assert set(x.grad.unique().tolist()) == {0.0, 2.0}
-
-
-def test_evaluation_and_edges() -> None:
-    """Nothing is dropped in evaluation or with p = 0, everything with p = 1; the layout of memory does not matter."""
-    x = torch.randn(2, 4, 3, 3).contiguous(memory_format=torch.channels_last)
-    assert Dropout(0.5).eval()(x) is x
-    assert torch.equal(Dropout(0.0)(x), x)
-    assert torch.equal(Dropout(1.0)(x), torch.zeros_like(x))
-    out = Dropout(0.5)(x)
-    assert bool(((out == 0) | (out == 2 * x)).all())
-    assert isinstance(Dropout(0.5), nn.Dropout)
 
 
 setup_module, teardown_module = one_thread, all_threads
@@ -134,9 +74,6 @@ def close(found: Tensor, expected: Tensor) -> bool:
     return found.shape == expected.shape and float((found - expected).norm()) <= 1e-5 * float(expected.norm())
 
 
-# --- depthwise convolutions ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
@@ -159,9 +96,6 @@ def test_depthwise_gradients_are_numerical(shape: tuple[int, int, int], size: tu
     x = random(2, 3, *size).double().requires_grad_()
     weight = random(3, 1, kernel, kernel, seed=1, layout=torch.contiguous_format).double().requires_grad_()
     assert gradcheck(lambda x, weight: DepthwiseFunction.apply(x, weight, stride, dilation), (x, weight))
-
-
-# --- where torch's own is taken -----------------------------------------------------------------------------------
 
 
 def routed(y: Tensor) -> bool:
@@ -187,22 +121,6 @@ def test_routes_are_for_training_on_cpus_only() -> None:
     assert not routed(module.double()(x.double()))
     meta = DepthwiseConv2d(4, 5, 1, 2).to("meta")
     assert not routed(meta(x.to("meta"))) and meta(x.to("meta")).shape == (2, 4, 8, 8)
-
-
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
-def test_operations_counted_are_torchs(shape: tuple[int, int, int]) -> None:
-    """Multiply-accumulates are what they are for torch's convolution, with and without gradients."""
-    ours, torchs = made(4, *shape)
-    counts = []
-    for module in (ours, torchs):
-        for enabled in (True, False):
-            with torch.set_grad_enabled(enabled), FlopCounterMode(display=False) as counter:
-                module(random(1, 4, 8, 8))
-            counts.append(counter.get_total_flops())
-    assert len(set(counts)) == 1 and counts[0] > 0
-
-
-# --- picking pixels and joining channels --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

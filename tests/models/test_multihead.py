@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.config.streams import Scenario
-from seu_bench.models import count_bytes, state_bytes
+from seu_bench.models import count_bytes
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.multihead import MultiHeadModel
 
@@ -53,17 +53,6 @@ def test_padding_does_not_reach_the_loss(model: BackboneModel, images: Tensor) -
     torch.testing.assert_close(loss, mean)
     for one, other in zip(found, torch.autograd.grad(mean, list(model.parameters())), strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_the_backbone_is_computed_once(model: BackboneModel, images: Tensor) -> None:
-    """Batches of any number of tasks, and answers of all heads."""
-    seen: list[int] = []
-    model.backbone.register_forward_hook(lambda module, arguments, output: seen.append(len(arguments[0])))
-    model(images, TASKS)
-    model.known_train_tasks_labels.update({0, 2})
-    answers = model(images, None)
-    assert seen == [len(images)] * 2
-    assert {task: tuple(logits.shape) for task, logits in answers.items()} == {0: (8, 2), 2: (8, 3)}
 
 
 def model_backbone(scenario: Scenario, classes: tuple[int, ...] = CLASSES) -> BackboneModel:
@@ -122,13 +111,6 @@ def test_architecture_has_the_number_of_tasks_seen(images_backbone: Tensor) -> N
         model_backbone("task").load_architecture({"tasks_seen": 1})
 
 
-def test_element_size_times_number() -> None:
-    """By the type of the elements, whatever the shape; nothing is nothing."""
-    assert count_bytes([torch.zeros(3, 5)]) == 60
-    assert count_bytes([torch.zeros(7, dtype=torch.uint8), torch.zeros((), dtype=torch.int64)]) == 7 + 8
-    assert count_bytes([]) == count_bytes([torch.zeros(0, 4)]) == 0
-
-
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_shared_memory_counts_once(device: str) -> None:
     """Views of one storage count the bytes that any of them reaches; copies count by themselves."""
@@ -139,14 +121,3 @@ def test_shared_memory_counts_once(device: str) -> None:
     assert count_bytes([whole[0].expand(100, 4)]) == 16
     assert count_bytes([whole, whole.clone()]) == 320
     assert count_bytes([whole.t()]) == 160
-
-
-def test_state_of_modules() -> None:
-    """Parameters and buffers, tied ones once; what a state leaves out is no state."""
-    layer = nn.Linear(3, 2)
-    tied = nn.Linear(3, 2)
-    tied.weight = layer.weight
-    assert state_bytes(layer, tied) == 4 * (6 + 2 + 2)
-    assert state_bytes(nn.BatchNorm2d(5)) == 4 * 4 * 5 + 8
-    layer.register_buffer("derived", torch.zeros(100), persistent=False)
-    assert state_bytes(layer) == 4 * 8

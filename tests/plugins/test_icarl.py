@@ -15,7 +15,7 @@ from torch import Tensor
 from seu_bench.errors import RequestError
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import Learner
-from seu_bench.training import herd
+from seu_bench.training.memories import herd
 from seu_bench_methods.icarl import distillation_loss
 
 

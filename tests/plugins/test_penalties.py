@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.testing.streams import class_split
-from seu_bench.training.monitoring.memory import bytes_by_kind
+from seu_bench.training.monitoring import bytes_by_kind
 
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 8}
 

@@ -22,7 +22,7 @@ from seu_bench.models import count_parameters
 from seu_bench.models.pretrained import load_pretrained
 from seu_bench.results.record import Record
 from seu_bench.testing import Trial
-from seu_bench.testing.sizes import check_sizes
+from seu_bench.testing.trial import check_sizes
 from seu_bench_backbones.vision_transformer import vit_tiny
 
 

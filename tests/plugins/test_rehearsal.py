@@ -26,9 +26,8 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.testing import Trial
 from seu_bench.testing.streams import class_split
-from seu_bench.training.monitoring.evaluators import ModelSizes
+from seu_bench.training.monitoring import ModelSizes, SilentLogger
 from seu_bench.training.stage import StageProgress
-from seu_bench.training.template import SilentLogger
 from seu_bench_methods.slda import Discriminant
 
 METHODS = ("agem", "cumulative", "er_ace", "gdumb", "gem", "joint", "mir", "replay")

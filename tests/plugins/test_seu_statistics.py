@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from seu_bench.data.images import TaskImages
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.testing import Trial
-from seu_bench.testing.sizes import check_sizes
+from seu_bench.testing.trial import check_sizes
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics

@@ -79,15 +79,18 @@ class TinyFactory:
         )
 
     def cost(self, context):
-        from seu_bench.training.costing import evaluation_passes, fixed_cost, training_passes
+        from seu_bench.training import Cost, StageCost, evaluation_passes
 
         plan, options = context.plan, context.options
         if options.fault == "cost":
             raise LookupError("nothing to count with")
         pixels = plan.channels * plan.height * plan.width
-        params = 8 * (pixels + 1) + 9 * sum(plan.classes_per_task)
-        stages = training_passes(plan, options.applied_to(context.protocol.training)) + evaluation_passes(plan)
-        return fixed_cost(params, tuple(8 * (pixels + width) for width in plan.classes_per_task), stages)
+        params = (8 * (pixels + 1) + 9 * sum(plan.classes_per_task),) * len(plan.tasks)
+        epochs = options.applied_to(context.protocol.training).epochs
+        sizes = enumerate((epochs * task.num_train, epochs * task.num_valid) for task in plan.tasks)
+        stages = [StageCost("training", task, *passes) for task, passes in sizes]
+        macs = tuple(8 * (pixels + width) for width in plan.classes_per_task)
+        return Cost(params, params, macs, macs, (*stages, *evaluation_passes(plan)))
 
 
 @hookimpl

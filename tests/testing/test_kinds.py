@@ -1,9 +1,8 @@
-"""Contracts of backbones, data, metrics, loggers and commands: ours hold to them, broken ones do not."""
+"""Contracts of backbones, data sets, benchmarks, metrics and loggers: broken ones fail."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,60 +12,14 @@ import torch
 from torch import nn
 
 from seu_bench import hookimpl
-from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import Options
-from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
-from seu_bench.errors import DataMissingError, RequestError
+from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset
+from seu_bench.errors import DataMissingError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.plugin.registration import LazyCommand, LazyFactory, Register
+from seu_bench.plugin.registration import LazyFactory
 from seu_bench.results.metric import Metric
-from seu_bench.results.record import Record
-from seu_bench.testing import (
-    BackboneContract,
-    BenchmarkContract,
-    CommandContract,
-    DatasetContract,
-    LoggerContract,
-    MetricContract,
-)
-from seu_bench.testing.kinds import FineTuning, finished_records
-from seu_bench.testing.streams import TINY, TinyData, benchmark, class_split
-from seu_bench.testing.trial import installed
-
-# --- ours ---------------------------------------------------------------------------------------------------------
-
-
-class TestBackbone(BackboneContract):
-    """The one without hidden layers, which is the quickest; ``make test-long`` tries the others."""
-
-    backbone = "linear"
-
-
-class TestDataset(DatasetContract):
-    """The one that needs no files."""
-
-    dataset = "digits"
-
-
-class TestBenchmark(BenchmarkContract):
-    """The one of that data set."""
-
-    benchmark = "split_digits"
-
-
-class TestMetric(MetricContract):
-    """One that every record has."""
-
-    metric = "forgetting"
-
-
-class TestCommand(CommandContract):
-    """The shortest."""
-
-    command = "list"
-
-
-# --- broken ones --------------------------------------------------------------------------------------------------
+from seu_bench.testing import BackboneContract, BenchmarkContract, DatasetContract, LoggerContract, MetricContract
+from seu_bench.testing.streams import TINY, TinyData
 
 
 class Broken:
@@ -76,12 +29,12 @@ class Broken:
         setattr(self, f"register_{kind}", hookimpl(lambda register: register("broken", factory)))
 
 
-def broken(contract: type[Any], attribute: str, kind: str, factory: object) -> Any:
+def broken(contract: type[Any], attribute: str, factory: object, **more: Any) -> Any:
     """The contract for it."""
-    return type("Trial", (contract,), {attribute: "broken", "plugins": [Broken(kind, factory)]})()
+    return type("Trial", (contract,), {attribute: "broken", "plugins": [Broken(f"{attribute}s", factory)], **more})()
 
 
-def fails(match: str) -> AbstractContextManager[pytest.ExceptionInfo[BaseException]]:
+def fails(match: str) -> Any:
     return pytest.raises(pytest.fail.Exception, match=match)
 
 
@@ -105,30 +58,17 @@ class Beside(nn.Module):
         return (images - images.mean(0)).flatten(1)
 
 
-def unseeded(pixels: int) -> tuple[nn.Module, int]:
-    layer = nn.Linear(pixels, 2)
-    nn.init.normal_(layer.weight, generator=torch.Generator().manual_seed(torch.seed() & 0xFFFF))
-    return nn.Sequential(nn.Flatten(), layer), 2
-
-
-@pytest.mark.long
-def test_broken_backbones() -> None:
-    """Features of another width than was said, that depend on their neighbours, of weights that no seed decides."""
-
-    def trial(make: Callable[[int], tuple[Any, int]]) -> Any:
-        return broken(BackboneContract, "backbone", "backbones", Network(make))
-
-    wrong_width, shape = trial(lambda pixels: (nn.Flatten(), pixels + 1)), (1, 8, 8)
-    with fails(r"gave \(4, 64\) with width 0.5; features must be finite and of shape \(4, 65\)"):
-        wrong_width.test_maps_images_to_features(shape, 0.5)
-    with fails("must return a torch module"):
-        trial(lambda pixels: ("nothing", pixels)).test_maps_images_to_features(shape, 0.5)
-    with fails("with the images beside it"):
-        trial(lambda pixels: (Beside(), pixels)).test_looks_at_each_image_alone()
-    with fails("two networks of one seed have other weights"):
-        trial(unseeded).test_depends_on_the_seed_alone()
-    with pytest.raises(pytest.skip.Exception, match="no weights"):
-        trial(lambda pixels: (nn.Flatten(), pixels)).test_depends_on_the_seed_alone()
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda pixels: (nn.Flatten(), pixels + 1), r"gave \(4, 64\); features must be finite and of shape \(4, 65\)"),
+        (lambda pixels: ("nothing", pixels), "must return a torch module"),
+        (lambda pixels: (Beside(), pixels), "with the images beside it"),
+    ],
+)
+def test_broken_backbones(make: Callable[[int], tuple[Any, int]], said: str) -> None:
+    with fails(said):
+        broken(BackboneContract, "backbone", Network(make)).test_maps_images_to_features((1, 8, 8))
 
 
 @dataclass
@@ -142,57 +82,26 @@ class Data:
     summary = "broken"
 
     def info(self, root: Path | None) -> DatasetInfo:
-        """What it says."""
         return self.described or self.data.info
 
     def state(self, root: Path | None) -> DatasetState:
-        """What the test says."""
         return DatasetState(self.status)
 
     def load(self, root: Path | None) -> RawDataset:
-        """What the test says."""
         if self.error is not None:
             raise self.error
         return self.data
 
-    def fetch(self, root: Path) -> None:
-        """Do nothing."""
+    def fetch(self, root: Path) -> None: ...
 
 
-@pytest.fixture
-def textures() -> RawDataset:
-    """A sound data set."""
-    return TinyData("broken", (4, 4), 3).load(None)
-
-
-def test_broken_data_sets(textures: RawDataset, tmp_path: Path) -> None:
-    """Descriptions that do not add up, other numbers of images, another order."""
-
-    def trial(data: Data) -> Any:
-        return broken(DatasetContract, "dataset", "datasets", data)
-
-    sound = trial(Data(textures))
-    sound.test_describes_itself(Data(textures))
-    sound.test_holds_what_it_describes(Data(textures), textures)
-    with fails(r"train_per_class is \(4, 5\), for 2 classes and 8 images"):
-        sound.test_describes_itself(Data(textures, described=replace(textures.info, train_per_class=(4, 5))))
-    with fails("num_classes is 0"):
-        sound.test_describes_itself(Data(textures, described=replace(textures.info, num_classes=0)))
-    with fails("the status 'here' is none of"):
-        sound.test_says_whether_it_is_there(Data(textures, status="here"), tmp_path)
-    images, labels = textures.train.images, textures.train.labels
-    data = replace(textures, train=RawSplit(images, labels * 0))
-    with fails(r"train_per_class is \(4, 4\), and there are \[8, 0\]"):
-        sound.test_holds_what_it_describes(Data(data), data)
-    with fails("a second load"):
-        sound.test_is_the_same_at_each_load(
-            Data(textures), replace(textures, train=RawSplit(images[::-1], labels[::-1]))
-        )
-
-
-def test_missing_files(textures: RawDataset, tmp_path: Path) -> None:
-    """Where files are missing that must be said by an error with a remedy; where none are needed it is skipped."""
-    trial = broken(DatasetContract, "dataset", "datasets", Data(textures))
+def test_broken_data_sets(tmp_path: Path) -> None:
+    """A description that is not so; missing files, of which an error with a remedy has to tell."""
+    textures = TinyData("broken", (4, 4), 3).load(None)
+    trial = broken(DatasetContract, "dataset", Data(textures))
+    trial.test_holds_what_it_describes(Data(textures))
+    with fails("and info\\(\\) says"):
+        trial.test_holds_what_it_describes(Data(textures, described=replace(textures.info, num_classes=3)))
     with pytest.raises(pytest.skip.Exception, match="needs no files"):
         trial.test_says_that_it_is_missing(Data(textures), tmp_path)
     with fails("load\\(\\) raises no DataMissingError"):
@@ -202,62 +111,23 @@ def test_missing_files(textures: RawDataset, tmp_path: Path) -> None:
     trial.test_says_that_it_is_missing(Data(textures, "missing", DataMissingError("gone", remedy="fetch")), tmp_path)
 
 
-@dataclass
-class Source:
-    """A benchmark."""
-
-    spec: BenchmarkSpec
-    summary = "broken"
-
-    def load(self, overrides: object = None) -> BenchmarkSpec:
-        """Load it."""
-        return self.spec
-
-
-def test_broken_benchmarks() -> None:
-    """One that calls itself otherwise than it is registered, and one with a task that nothing is left for."""
-    mine = TINY["tiny_two"].load()
-    trial = broken(BenchmarkContract, "benchmark", "benchmarks", Source(mine))
+def test_a_benchmark_of_another_name() -> None:
     with fails("registered as 'broken' and calls itself 'tiny_two'"):
-        trial.test_is_the_same_at_each_load(_registry(trial), mine)
-    empty = benchmark(class_split(((0, 1), (2, 3)), "lean"), "broken")
-    trial = broken(BenchmarkContract, "benchmark", "benchmarks", Source(empty))
-    trial.plugins.append(Lean())
-    with pytest.raises(RequestError, match="has no validation images"):
-        trial.test_every_protocol_can_be_run(_registry(trial), empty)
+        broken(BenchmarkContract, "benchmark", TINY["tiny_two"]).test_tasks_are_as_planned()
 
 
-class Lean:
-    """A data set of one training image of each class."""
-
-    @hookimpl
-    def register_datasets(self, register: Register[DatasetSource]) -> None:
-        """Offer it."""
-        register("lean", TinyData("lean", (1,) * 4, 4))
-
-
-def _registry(trial: Any) -> Any:
-    return installed([*trial.plugins, FineTuning()])
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
-    """Records of finished runs."""
-    return finished_records(tmp_path_factory.mktemp("results"))
-
-
-def test_broken_metrics(records: list[Record]) -> None:
-    """Those that fail for a stream of one task, give no number, or another one each time."""
-    trial, calls = broken(MetricContract, "metric", "metrics", Metric(lambda _: 0.0)), iter(range(100))
-    assert [len(record.task_names) for record in records] == [1, 2, 3]
-    with fails("for a record of 1 tasks it raised IndexError"):
-        trial.test_is_a_number_or_nothing(Metric(lambda record: record.accuracy_matrix[1][0]), records)
-    for wrong in (float("nan"), True, "much"):
-        with fails("give a finite number, or None"):
-            trial.test_is_a_number_or_nothing(Metric(lambda _, wrong=wrong: wrong), records)  # type: ignore[misc]
-    with fails("set from_record = False"):
-        trial.test_is_computed_from_the_record(Metric(lambda _: next(calls)), records)
-    trial.test_is_a_number_or_nothing(Metric(lambda _: None), records)
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [
+        (lambda record: record.accuracy_matrix[1][0], "for a record of 1 tasks it raised IndexError"),
+        (lambda _: float("nan"), "give a finite number, or None"),
+        (lambda _: True, "it gave True, which is no number"),
+        (lambda _: torch.rand(()).item(), "set from_record = False"),
+    ],
+)
+def test_broken_metrics(compute: Any, said: str, tmp_path: Path) -> None:
+    with fails(said):
+        broken(MetricContract, "metric", Metric(compute)).test_is_a_number_or_nothing(tmp_path)
 
 
 class InTurn:
@@ -267,9 +137,8 @@ class InTurn:
         self.folder, self.options = folder, options
 
     def begin(self, run: LoggedRun) -> None:
-        name = run.run_id if self.options.clings else run.attempt.replace("/", "-")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.known = self.folder / name
+        self.known = self.folder / (run.run_id if self.options.clings else run.attempt.replace("/", "-"))
 
     def last_step(self, name: str) -> int | None:
         return int(self.known.read_text()) if self.known.exists() and not self.options.forgets else None
@@ -292,9 +161,7 @@ def test_loggers(tmp_path: Path) -> None:
 
     def trial(remote: bool = False, **options: bool) -> Any:
         factory = LazyFactory("x", options=InTurnOptions, build=InTurn, is_remote=lambda _: remote)
-        made = broken(LoggerContract, "logger", "loggers", factory)
-        made.options = options
-        return made
+        return broken(LoggerContract, "logger", factory, options=options)
 
     trial().test_logs_a_run_that_is_resumed(tmp_path / "sound")
     with fails("last_step\\(\\) is None, where 1 was logged last"):
@@ -303,11 +170,3 @@ def test_loggers(tmp_path: Path) -> None:
         trial(clings=True).test_logs_a_run_that_is_resumed(tmp_path / "b")
     with pytest.raises(pytest.skip.Exception, match="another machine"):
         trial(remote=True).test_logs_a_run_that_is_resumed(tmp_path)
-
-
-def test_broken_commands() -> None:
-    """One without a summary, one whose module is missing."""
-    with fails("give the factory a summary"):
-        broken(CommandContract, "command", "commands", LazyCommand("seu_bench.cli.list:list_")).test_has_help()
-    with pytest.raises(ModuleNotFoundError):
-        broken(CommandContract, "command", "commands", LazyCommand("seu_bench.nowhere:x", "x")).test_has_help()

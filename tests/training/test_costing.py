@@ -1,21 +1,17 @@
-"""Costs of networks of one's own, and what those are told who forget a part of one."""
+"""Costs of networks of one's own."""
 
 from __future__ import annotations
 
-import pytest
 import torch
 from support.tiny import all_threads, class_stream, context, learn, one_thread
 from torch import Tensor, nn
 
 from seu_bench.data.planning import StreamPlan
-from seu_bench.errors import RequestError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.costing import fixed_size_cost
-from seu_bench.training.interfaces import checked_options
 from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy
-from seu_bench_seu.options import SeuOptions
+from seu_bench_kit.costing import fixed_size_cost
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -46,7 +42,7 @@ def test_cost_of_a_network_of_its_own() -> None:
     ended: list[StageProgress] = []
     options = {"epochs": 2, "batch_size": 8}
     made = context(stream.plan, "naive", options, on_progress=lambda it: ended.append(it) if it.done else None)
-    cost = fixed_size_cost(made, kept_copies=0, build=lambda: Deepening(stream.plan))
+    cost = fixed_size_cost(made, lambda: Deepening(stream.plan))
     model = Deepening(stream.plan)
     pixels = stream.plan.channels * stream.plan.height * stream.plan.width
     assert cost.params_total == (count_parameters(model),) * 2
@@ -55,20 +51,3 @@ def test_cost_of_a_network_of_its_own() -> None:
     learn(stream, StagedStrategy.of(made, model=model))
     assert sum(it.image_passes for it in ended) == cost.image_passes
     assert sum(it.flops or 0 for it in ended) == cost.train_flops
-
-
-def test_a_network_without_a_method_is_told_of_it() -> None:
-    """Both methods are named, and the class."""
-    model = MultiHeadModel([2])
-    with pytest.raises(NotImplementedError, match=r"MultiHeadModel has no task_module\(task\)"):
-        model.task_module(0)
-    with pytest.raises(NotImplementedError, match=r"MultiHeadModel has no forward_single_task\(x, task_label\)"):
-        model(torch.zeros(1, 1, 2, 2), 0)
-
-
-def test_options_of_another_kind() -> None:
-    """Both classes are named, and what to do."""
-    plan = class_stream([[0, 1]]).plan
-    with pytest.raises(RequestError, match="of the kind SeuOptions, not ") as error:
-        checked_options(context(plan, "naive", {}), SeuOptions)
-    assert "derive " in str(error.value) and " from SeuOptions" in str(error.value)

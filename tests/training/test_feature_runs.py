@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Command
 from support.tiny import all_threads, build, class_stream, learn, one_thread, registry
 from torch import nn
 
@@ -103,8 +102,6 @@ def test_any_budget_gives_the_same_run(tmp_path: Path, case: Case) -> None:
         assert read_record(outcome.path).metrics["peak_feature_bytes"] == peak(outcome)
 
 
-# --- what is computed -----------------------------------------------------------------------------------------------
-
 STREAM = class_stream([[0, 1], [2, 3], [4, 5]], images=40)
 TRAIN, VALID = 60, 20
 EPOCHS, BATCH = 6, 16
@@ -181,37 +178,3 @@ def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
     )
     made = resolve(registry(), request).context(STREAM.plan)
     return learn(STREAM, registry().strategies.find("seu").factory.build(made), 2)
-
-
-# --- a run that goes on ---------------------------------------------------------------------------------------------
-
-
-def test_budgets_are_no_other_run(tmp_path: Path) -> None:
-    """A finished run is not made again for another budget; and budgets are compared nowhere."""
-    first = CASES["pnn proper"].run(tmp_path, None)
-    again = CASES["pnn proper"].run(tmp_path, 0)
-    assert (first.reused, again.reused) == (False, True)
-    assert again.record == first.record
-    without = without_times(first.record)
-    for value in (0, 7, None):
-        metrics = {**first.record.metrics, "peak_feature_bytes": value}
-        assert without_times(first.record.model_copy(update={"metrics": metrics})) == without
-    metrics = {**first.record.metrics, "image_passes": 7}
-    assert without_times(first.record.model_copy(update={"metrics": metrics})) != without
-
-
-# --- the command line -----------------------------------------------------------------------------------------------
-
-COMMAND = ("run", "--strategy", "pnn", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1", "-o", "width=0.02")
-
-
-@pytest.mark.parametrize("given", ["much", "", "-5", "5X", "M", "1..5G", "1e9", "5 5", "nan", "inf", "5\u212a"])
-def test_no_budgets(command: Command, tmp_path: Path, given: str) -> None:
-    """Anything else: status 2, the option is named, nothing is run."""
-    answer = command(*COMMAND, f"--feature-cache={given}", "--results", tmp_path)
-    assert (answer.status, answer.out) == (2, "")
-    assert "feature_cache" in answer.err and "Traceback" not in answer.err
-    assert list(tmp_path.iterdir()) == []
-
-
-# --- plugins in the way ---------------------------------------------------------------------------------------------

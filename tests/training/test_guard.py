@@ -8,33 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.guarded import CPU, NAMED, Plain, guarded
-from support.tiny import all_threads, class_stream, genotype, one_thread, super_model
+from support.guarded import NAMED, Plain, guarded
+from support.tiny import all_threads, genotype, one_thread, super_model
 from torch import Tensor
 
-from seu_bench.config.protocol import SearchSchedule
 from seu_bench.errors import PluginError, RunError
 from seu_bench.training.stage import EpochReport, StageProgress
-from seu_bench_kit.components import SearchTask
-from seu_bench_kit.search_space import SearchSpace
-from seu_bench_seu.mdl import MdlSearch
-from seu_bench_seu.options import SearchOptions
 from seu_bench_seu.super_model import SuperModel
 
 setup_module, teardown_module = one_thread, all_threads
-
-
-STREAM = class_stream([[0, 1], [2, 3]], images=23)
-
-
-SEARCH = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2)
-
-
-def fails(*_: object) -> Any:
-    raise ZeroDivisionError("this is broken")
-
-
-# --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
 def test_what_is_told_and_found() -> None:
@@ -52,33 +34,6 @@ def test_what_is_told_and_found() -> None:
     assert (stage.epoch, stage.image_passes, stage.report) == (3, 12, EpochReport(0.5, 0.25))
     assert seen[-1].report == EpochReport(0.5, 0.25)
     assert 0 < stage.inner.seconds <= stage.seconds < 60
-
-
-def search(guard: bool, seed: int = 3) -> Any:
-    """The paper's search, with the guard or without."""
-    task = SearchTask(STREAM.tasks[1].train, 1, 2, SearchSpace(), SEARCH, seed, CPU)
-    if not guard:
-        return MdlSearch(SearchOptions(), task)
-    return guarded(lambda: MdlSearch(SearchOptions(), task), fault=task.space.fault)
-
-
-# --- what is told of a failure ----------------------------------------------------------------------------------------
-
-
-def test_any_error_is_named() -> None:
-    """Kind, name, plugin, package, stage and task; what was raised follows, and is the cause."""
-    for stage in (lambda: guarded(fails), lambda: guarded(lambda: Plain(act=fails)).run()):
-        with pytest.raises(RunError, match=NAMED + "ZeroDivisionError: this is broken") as caught:
-            stage()
-        assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert caught.value.remedy == "choose another searcher, or report it to the author of a-package"
-
-
-def test_result_that_cannot_be_used() -> None:
-    """The fault that was found is told; the result does not come out."""
-    said = NAMED + "its result cannot be used: 'found' is no number"
-    with pytest.raises(RunError, match=said):
-        guarded(Plain, fault=lambda found: f"{found!r} is no number").run()
 
 
 @pytest.mark.parametrize("at", [0, 4, 5])
@@ -121,22 +76,6 @@ def test_budget_is_kept_image_by_image(place: str, watched: bool) -> None:
     assert len(counted) == (39 if place == "result" else 47)
 
 
-def test_budget_that_is_swallowed() -> None:
-    """A plugin that catches the error meets it at the next image, and at the end of the epoch at the latest."""
-    raised: list[str] = []
-
-    def swallow(stage: Any) -> None:
-        for _ in range(3):
-            try:
-                stage.count_images(20)
-            except RunError as error:
-                raised.append(error.what)
-
-    with pytest.raises(RunError, match=NAMED + "it passed 64 images forward, and had announced 10 at most"):
-        guarded(lambda: Plain(1, swallow), passes=10).run()
-    assert len(raised) == 3
-
-
 def test_budget_after_resuming() -> None:
     """Images before an interruption count."""
     first = guarded(Plain, passes=9)
@@ -148,21 +87,6 @@ def test_budget_after_resuming() -> None:
         second.advance()
 
 
-def test_epochs_are_a_budget() -> None:
-    """A stage may neither raise its number of epochs nor go back in it."""
-
-    def longer(stage: Any) -> None:
-        stage.epochs += 1
-
-    def rewind(stage: Any) -> None:
-        stage.epoch = -1
-
-    with pytest.raises(RunError, match=NAMED + "it does not end: its 3 epochs became 4 while it ran"):
-        guarded(lambda: Plain(act=longer)).run()
-    with pytest.raises(RunError, match=NAMED + "it does not end: it stands at epoch 0 after 1 epochs"):
-        guarded(lambda: Plain(act=rewind)).run()
-
-
 def grown() -> SuperModel:
     """Two tasks were learned, and units for the third are new: layers of 2, 3, 2 and 3 units."""
     model = super_model()
@@ -172,24 +96,6 @@ def grown() -> SuperModel:
         model.freeze()
     model.expand(genotype(), 2)
     return model
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        (0, 0, 0, 0),
-        [1, 2, 1, 2],
-        [np.int64(1), 2, np.int32(0), 0],
-        list(torch.tensor([1, 2, 0, 0])),
-    ],
-)
-def test_paths_that_fit(path: Any) -> None:
-    """Whole numbers of whatever type, one for each layer; they are kept as Python's."""
-    model = grown()
-    assert model.path_fault(path) is None
-    model.set_path(2, path)
-    assert model.paths[2] == tuple(int(index) for index in path)
-    assert all(type(index) is int for index in model.paths[2])
 
 
 @pytest.mark.parametrize(
@@ -254,33 +160,3 @@ def test_every_bit_is_looked_at() -> None:
         assert model.frozen_fault(before) == f"it changed {name}, which earlier tasks are computed by"
         raw[at] ^= 1
         assert model.frozen_fault(before) is None
-
-
-@pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
-def test_other_changes(change: str) -> None:
-    """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
-    model = grown()
-    before = model.frozen_state()
-    if change == "path":
-        model.set_path(1, (0, 0, 0, 0))
-    elif change == "no path":
-        del model.paths[1]
-    elif change == "unit":
-        for layer in range(4):
-            while model.candidates[layer] > 1:
-                units: Any = model.layers[layer]
-                del units[-1]
-                model.unit_tasks[layer].pop()
-    elif change == "thawed":
-        model.unit(3, 1).frozen = False
-    else:
-        head: Any = model.heads[0]
-        head.bias = torch.nn.Parameter(torch.cat([head.bias.data, head.bias.data]))
-    expected = {
-        "path": "the path of task 1",
-        "no path": "the head of task 1",
-        "unit": "unit 1 of layer 1",
-        "thawed": "unit 1 of layer 3",
-        "shape": "the head of task 0 (bias)",
-    }
-    assert f"it changed {expected[change]}" in (model.frozen_fault(before) or "nothing")

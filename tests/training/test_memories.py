@@ -19,7 +19,7 @@ from torch import Tensor
 from seu_bench.config.streams import Augmentation
 from seu_bench.data.images import Augmenter, TaskImages
 from seu_bench.training.memories import Balanced, Herded, Memory, Reservoir, Ring, as_wide, herd
-from seu_bench.training.monitoring.memory import bytes_by_kind
+from seu_bench.training.monitoring import bytes_by_kind
 from seu_bench.training.state import difference
 
 setup_module = one_thread
@@ -59,9 +59,6 @@ def expect_uniform(counts: Counter[int], images: int) -> None:
     assert chisquare([counts[number] for number in range(images)]).pvalue > 1e-4
 
 
-# --- the reservoir ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_reservoir_is_a_uniform_sample(size: int) -> None:
     """Whatever the batches: each of 5 images is among the 2 kept equally often."""
@@ -99,20 +96,6 @@ def test_logits_are_widened() -> None:
     assert memory.everything().logits.tolist() == expected
     same = torch.zeros(2, 2)
     assert as_wide(same, torch.ones(1, 2))[0] is same
-
-
-def test_draws_are_uniform_and_without_repetition() -> None:
-    torch.manual_seed(0)
-    memory, counts = show(Balanced(9), table([0] * 9)), Counter[int]()
-    for _ in range(400):
-        drawn = memory.draw(4)
-        assert len(drawn) == 4 == len(set(drawn.x[:, 0, 0, 0].tolist()))
-        counts.update(int(it) for it in drawn.x[:, 0, 0, 0])
-    expect_uniform(counts, 9)
-    assert len(memory.draw(100)) == 9
-
-
-# --- groups -----------------------------------------------------------------------------------------------------------
 
 
 def groups(memory: Memory) -> dict[tuple[int, int], int]:
@@ -169,17 +152,6 @@ def test_classes_that_tasks_count_from_0_are_their_own(memory: Any, expected: di
         assert groups(memory) == expected
 
 
-def test_classes_of_learners_that_are_not_told_tasks_are_one() -> None:
-    """A class that comes back has one share, and its sample is uniform over both tasks."""
-    torch.manual_seed(0)
-    counts: Counter[int] = Counter()
-    for _ in range(400):
-        memory = show(Balanced(8), *(table([0] * 6 + [1] * 6, task, 12 * task, hides_task=True) for task in range(2)))
-        assert groups(memory) == {(0, 0): 4, (0, 1): 4}
-        counts.update(numbers(memory))
-    expect_uniform(counts, 24)
-
-
 def test_the_newest_images_stay_in_a_ring() -> None:
     """Of each group, the newest first; also where a class comes back."""
     memory = show(Ring(each=3), table([0, 1, 0, 1, 0, 0]))
@@ -187,9 +159,6 @@ def test_the_newest_images_stay_in_a_ring() -> None:
     show(memory, table([0, 1], 0, 6))
     assert numbers(memory) == [6, 5, 4, 7, 3, 1]
     assert numbers(show(Ring(4, by="task"), table([0] * 6), table([0] * 6, 1, 6))) == [5, 4, 11, 10]
-
-
-# --- herding ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -221,9 +190,6 @@ def test_herded_images_of_each_class_in_their_order() -> None:
     assert numbers(memory) == [*zeros, *ones]
     memory.add_images(table([2, 2, 0], 0, 10), features)
     assert numbers(memory) == [*best([*zeros, 12], 2), *ones[:2], *best([10, 11], 2)]
-
-
-# --- what all have ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -284,18 +250,3 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     assert bool((kept[:, 0] < kept[:, 1]).all())
     (images,) = memory.tables()
     assert images.augmenter is not None and torch.equal(images.gather(torch.arange(7))[0][:, 0, 0], kept)
-
-
-def test_tables_are_images_of_one_task_each() -> None:
-    """With their labels, under the task that learners are told; nothing of an empty memory."""
-    assert Balanced(6).tables() == []
-    memory = show(Balanced(6), table([0, 1] * 3), table([0, 1] * 3, 1, 6))
-    first, second = memory.tables()
-    kept = memory.everything()
-    assert (first.task_label, second.task_label) == (0, 1)
-    for images in (first, second):
-        x, y = images.gather(torch.arange(len(images)))
-        here = kept.task == images.task_label
-        assert torch.equal(x, kept.x[here]) and torch.equal(y, kept.y[here])
-    (together,) = show(Balanced(6), *(table([0, 1], task, hides_task=True) for task in range(2))).tables()
-    assert together.task_label == 0 and len(together) == 4

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
 from support.tiny import class_stream, task_of
 from torch import nn
@@ -34,30 +31,6 @@ def test_shared_memory_counts_for_the_first() -> None:
     layer = nn.Linear(3, 1)
     kept = {"parameters": list(layer.parameters()), "same": layer, "anchor": layer.weight.detach().clone()}
     assert bytes_by_kind(kept) == {"parameters": 16, "anchor": 12}
-
-
-def test_grey_images_count_with_one_channel() -> None:
-    """As the data set has them, and not as a network sees them."""
-    images = task_of(class_stream([(0, 1)]))
-    assert KeptImages.of(images).shape == (1, 8, 8)
-
-
-class Foreign:
-    """Some strategy that says nothing."""
-
-
-class Telling:
-    """One that does."""
-
-    def kept(self) -> dict[str, Any]:
-        """A mask."""
-        return {"mask": torch.zeros(9, dtype=torch.bool)}
-
-
-@pytest.mark.parametrize(("strategy", "found"), [(Foreign(), None), (Telling(), {"mask": 9})])
-def test_strategies(strategy: Any, found: object) -> None:
-    """What is not known is not measured, and never 0."""
-    assert memory_of(strategy) == found
 
 
 def test_default_is_all_that_resumes() -> None:

@@ -19,7 +19,7 @@ from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.saved_model import LearnedModel, build_model, onnx_bytes, parse_weights, read_weights
-from seu_bench.errors import PluginError, RunError
+from seu_bench.errors import PluginError
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import from_file
@@ -93,9 +93,6 @@ def resumed(method: type[Method], source: TaskStream, state: dict[str, Any], **o
     return strategy
 
 
-# --- state ------------------------------------------------------------------------------------------------------------
-
-
 def test_what_setup_assigns_is_restored_within_a_task() -> None:
     """A memory, tensors, numbers and a generator of random numbers go on where they were, to the bit."""
     source = stream()
@@ -143,21 +140,6 @@ def test_what_cannot_be_saved_is_refused() -> None:
     assert made(Right, source).get_extra_state() == {}
 
 
-@pytest.mark.parametrize(("value", "said"), [(lambda logits: logits.sum(1), "shape (8,)"), (lambda _: None, "None")])
-def test_a_loss_that_is_no_scalar(value: Any, said: str) -> None:
-    """It is refused where it comes from; a class without options has those of a backbone."""
-
-    class Wrong(Method):
-        def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Any:
-            return value(logits)
-
-    assert Wrong.Options is BackboneOptions
-    source = stream()
-    with pytest.raises(RunError) as failed:
-        learn(source, made(Wrong, source))
-    assert "Wrong.batch_loss() returned" in failed.value.what and said in failed.value.what
-
-
 def test_before_task_is_repeated_when_a_run_is_resumed() -> None:
     """It draws the same, so that this need not be saved; what it made of weights that moved since is restored."""
 
@@ -183,9 +165,6 @@ def test_before_task_is_repeated_when_a_run_is_resumed() -> None:
     assert same(weights(again.model), weights(whole.model))
     first, second, *_ = Preparing.offsets
     assert Preparing.offsets == [first, second, first, second, second] and first != second
-
-
-# --- what a method overrides ------------------------------------------------------------------------------------------
 
 
 def test_penalty_enters_training_and_validation_loss() -> None:
@@ -254,9 +233,6 @@ def test_predict_answers_in_a_run_its_saved_model_and_its_export(tmp_path: Path)
     assert bool((torch.as_tensor(exported)[:, 1] > 900).all())
 
 
-# --- what is counted --------------------------------------------------------------------------------------------------
-
-
 def passes(method: type[Method], **options: Any) -> list[int]:
     """Image passes of the training of two tasks of 30 images, with validation on 10 of each."""
     ended: list[StageProgress] = []
@@ -290,9 +266,6 @@ def test_images_that_join_a_batch_are_counted() -> None:
     assert passes(Mine) == [2 * 30 + validation] * 2
     assert passes(Doubling) == [2 * (30 + 4 * 3) + validation] * 2
     assert passes(Rehearsing) == [2 * 30 + validation, 2 * (30 + 12) + validation]
-
-
-# --- Avalanche --------------------------------------------------------------------------------------------------------
 
 
 def test_it_stays_an_avalanche_strategy() -> None:

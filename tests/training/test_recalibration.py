@@ -135,18 +135,6 @@ def test_against_scikit_learn(k: int) -> None:
     assert 0 < expected < 1
 
 
-def test_ties() -> None:
-    """Equal votes go to the lowest class, equal distances to the point that comes first."""
-    points, labels = torch.tensor([[2.0], [-2.0], [0.0]]), torch.tensor([1, 0, 2])
-    query = torch.tensor([[0.0]])
-    assert knn_accuracy(points, labels, query, torch.tensor([0]), k=3) == 1.0
-    # The nearest, class 2, and of the two at distance 2 the first, class 1.
-    assert knn_accuracy(points, labels, query, torch.tensor([1]), k=2) == 1.0
-
-
-# --- ridge ---
-
-
 @pytest.mark.parametrize(("images", "features", "noise"), [(40, 6, 1.5), (12, 30, 1.0), (5, 3, 3.0)])
 def test_ridge_is_ridge_regression(images: int, features: int, noise: float) -> None:
     """The accuracy is that of scikit-learn's ridge on one-hot targets and equally standardised features."""
@@ -168,21 +156,6 @@ def test_ridge_is_ridge_regression(images: int, features: int, noise: float) -> 
         seen.add(expected)
     # Neither always right nor always the same.
     assert len(seen) > 1 and min(seen) < 1
-
-
-def test_ridge_of_separable_classes() -> None:
-    """Classes that lie apart are told apart without a fault; features without a difference tell nothing."""
-    labels = torch.arange(30) % 3
-    features = torch.eye(3)[labels] * 5 + torch.randn(30, 3, generator=torch.Generator().manual_seed(0)) * 0.1
-    assert ridge_accuracy(features, labels, features.flip(0), labels.flip(0)) == 1.0
-    assert ridge_accuracy(features, labels, features.flip(0), (labels + 1).flip(0) % 3) == 0.0
-    flat = torch.full((30, 4), 2.5)
-    assert ridge_accuracy(flat, labels, flat, labels) == pytest.approx(1 / 3)
-    # Far from zero, where single precision would lose the difference.
-    assert ridge_accuracy(features + 1000, labels, features + 1000, labels) == 1.0
-
-
-# --- scores without a classifier ---
 
 
 def made(seed: int, images: int, width: int, apart: float, classes: int = 3) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -13,13 +12,13 @@ from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from seu_bench import Method, Reservoir, hookimpl
+from seu_bench import Method, Reservoir
 from seu_bench.config import BackboneOptions, SelectingOptions
 from seu_bench.engine.forecast import differences
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import load_plugins
 from seu_bench.testing.trial import Trial
-from seu_bench.training import Cost, StrategyContext, TaskData, on_meta, pass_flops, rehearsal
+from seu_bench.training import TaskData, on_meta, pass_flops, rehearsal
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -106,39 +105,6 @@ def test_what_is_not_counted_is_seen(tmp_path: Any) -> None:
     record = careless.record("tiny_three", tmp_path)
     honest = trial(Mixed).learner("tiny_three").cost
     assert any("image passes" in line and "'training' of task 1" in line for line in differences(honest, record.stages))
-
-
-class Boastful(Mixed):
-    """States half of what it takes."""
-
-    name = "boastful"
-
-    @classmethod
-    def forecast(cls, context: StrategyContext) -> Cost:
-        """Half of the rehearsal."""
-        cost = super().forecast(context)
-        return replace(cost, stages=tuple(replace(it, train=it.train // 2) for it in cost.stages))
-
-
-class Notices:
-    """Notes what a run says."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    @hookimpl
-    def run_notice(self, message: str) -> None:
-        self.said.append(message)
-
-
-def test_a_run_says_where_it_was_not_as_forecast(tmp_path: Path) -> None:
-    """By stage and task, and it is finished all the same; one that was as forecast says nothing."""
-    for method, words in ((Boastful, "the forecast was wrong: stage 'after_task' of task 0"), (Mixed, "")):
-        asked, notices = trial(method), Notices()
-        asked.registry.manager.register(notices)
-        assert asked.record("tiny_three", tmp_path).status == "finished"
-        found = [said for said in notices.said if "forecast" in said]
-        assert [said[: len(words)] for said in found] == ([words] if words else [])
 
 
 def test_differences_are_told_by_stage_and_task() -> None:

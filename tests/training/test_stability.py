@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from torch import nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.training.loops import make_sgd
-from seu_bench.training.monitoring.learning import Stability
+from seu_bench.training.stage import Stability
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -82,18 +81,3 @@ def test_curvature_is_the_penaltys_own(name: str) -> None:
     steepest = max(second[name] for name in (backbone if name == "ewc" else named))
     assert stabilities[1].value == pytest.approx(steepest * strategy.schedule.learning_rate, rel=1e-5)
     assert stabilities[1].bound == 2 * (1 + strategy.schedule.momentum)
-
-
-@pytest.mark.parametrize("name", ["naive", "lwf", "replay"])
-def test_without_a_quadratic_penalty_nothing_is_claimed(name: str) -> None:
-    """Distillation and replay have no bound of this kind."""
-    source = class_stream([[0, 1], [2, 3]], images=8)
-    made = context(source.plan, name, {"backbone": "linear"})
-    assert registry().strategies.find(name).factory.build(made).penalty_curvature(["heads.0.bias"]) is None
-
-
-def test_advice() -> None:
-    """It has the value, the bound, and what to lower."""
-    advice = Stability.of(Schedule(), 2440.0, "ewc_lambda").advice
-    assert "is 61," in advice and "below 3.8;" in advice and "lower ewc_lambda or learning_rate" in advice
-    assert not Stability.of(Schedule(), math.inf, "ewc_lambda").holds

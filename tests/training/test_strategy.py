@@ -28,7 +28,6 @@ from seu_bench.config.run import Request
 from seu_bench.data.dataset import RawDataset, RawSplit
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import ResolvedRun, resolve
-from seu_bench.errors import UnknownNameError
 from seu_bench.models import Dropout
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin import Registry
@@ -116,12 +115,6 @@ def test_batches_of_an_epoch_are_numbered(batch_size: int, batches: int) -> None
     assert found == 2 * [(number, batches) for number in range(batches)]
 
 
-# --- streams of unusual shapes ------------------------------------------------------------------------------------
-
-
-# --- forgetting ---------------------------------------------------------------------------------------------------
-
-
 def test_training_in_two_stages() -> None:
     """Each has its own name, seed and length, and its learning rate falls over that: SGDR's cosine at 1/2 of 2 epochs
     is half of the first rate, at 3/4 of 4 epochs 0.146 of it."""
@@ -200,12 +193,6 @@ def test_domains_answer_with_shared_classes() -> None:
     logits = (LOGITS[0], torch.tensor([[0.0, 0.1], [0.0, 9.0], [0.0, 1.0]], dtype=torch.float64))
     found = TaskInference("entropy", (2, 2), "domain")(Fixed(logits), torch.zeros(3, 1), 2)
     assert torch.equal(found, torch.stack([logits[0][0], logits[1][1], logits[1][2]]))
-
-
-def test_tasks_not_learned_do_not_answer() -> None:
-    """They have no path."""
-    found = TaskInference("entropy", (2, 3), "class")(Fixed(LOGITS), torch.zeros(3, 1), 1)
-    assert torch.equal(found, LOGITS[0])
 
 
 @pytest.mark.parametrize("name", ["linear", "independent"])
@@ -302,25 +289,8 @@ def test_dropout_of_every_family_is_scaled(strategy: str, options: dict[str, flo
     assert rates(resolved(strategy, **options)) == pytest.approx([factor * rate for rate in RATES])
 
 
-def test_users_factor_replaces_the_protocols() -> None:
-    assert rates(resolved("naive", protocol_dropout=0.0, dropout=1.0)) == RATES
-
-
 @pytest.mark.parametrize("strategy", ["naive", "ewc", "hat", "independent", "replay"])
 def test_protocols_backbone_is_that_of_strategies_that_take_any(strategy: str) -> None:
     run = resolved(strategy, protocol_backbone="mlp")
     assert run.spec.options["backbone"] == "mlp" and run.backbone is not None and "two hidden" in run.backbone.summary
     assert "backbone" not in resolved(strategy).spec.options
-
-
-def test_users_backbone_replaces_the_protocols() -> None:
-    assert resolved("naive", protocol_backbone="mlp", backbone="resnet18").spec.options["backbone"] == "resnet18"
-
-
-def test_strategies_of_one_family_do_not_take_the_protocols_backbone() -> None:
-    assert all("backbone" not in resolved(name, protocol_backbone="mlp").spec.options for name in ("pnn", "seu"))
-
-
-def test_unknown_backbone_of_a_protocol_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="mpl"):
-        resolved("naive", protocol_backbone="mpl")

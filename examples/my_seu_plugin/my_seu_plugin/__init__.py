@@ -55,7 +55,6 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             "the backbone is frozen after the first tasks; later ones train a head",
             options=HeadsOnlyOptions,
             build="my_seu_plugin.learning:build_heads_only",
-            cost="my_seu_plugin.learning:cost_heads_only",
             check_options={
                 "backbone": "mlp"
             },  # frozen after so few images, the default one is of no use to later heads

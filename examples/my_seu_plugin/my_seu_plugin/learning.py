@@ -1,9 +1,8 @@
-"""The heavy half: imported when a run or a cost estimate begins."""
+"""The heavy half: imported when a run begins."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from my_seu_plugin import HeadsOnlyOptions, NoOptions
 from seu_bench.models import BackboneModel
 from seu_bench.training import (
-    Cost,
     EpochlessStage,
     Phase,
     StagedStrategy,
@@ -19,10 +17,6 @@ from seu_bench.training import (
     TaskData,
     backbone_model,
     checked_options,
-    fixed_size_cost,
-    on_meta,
-    priced,
-    task_flops,
 )
 from seu_bench_kit import EDGES, OPERATIONS, CreationTask, Genotype, SearchTask
 
@@ -49,19 +43,6 @@ def build_heads_only(context: StrategyContext) -> HeadsOnly:
     """The strategy of a run."""
     options = checked_options(context, HeadsOnlyOptions)
     return HeadsOnly.of(context, model=backbone_model(context), freeze_after=options.freeze_after)
-
-
-def cost_heads_only(context: StrategyContext) -> Cost:
-    """The exact cost of a run: once the backbone is frozen, images are passed back through the heads alone."""
-    first_frozen = checked_options(context, HeadsOnlyOptions).freeze_after
-    model = on_meta(lambda: backbone_model(context))
-    model.backbone.requires_grad_(False)
-    frozen, cost = task_flops(model, context.plan), fixed_size_cost(context)
-    stages = [
-        *(stage for stage in cost.stages if stage.name != "training" or stage.task < first_frozen),
-        *priced([stage for stage in cost.stages if stage.name == "training" and stage.task >= first_frozen], frozen),
-    ]
-    return replace(cost, stages=tuple(stages))
 
 
 class RandomSearch(EpochlessStage[Genotype]):
