@@ -16,12 +16,13 @@ from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, rea
 from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
+from scripts.pack_records import pack_records
 from scripts.perf import page as perf
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, write_record
-from seu_bench.results.record_files import pack_records, read_records
+from seu_bench.results.record_files import read_records
 
 PUBLISHED = ROOT / "results" / "published"
 FOLDERS = sorted(path.parent.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("records.jsonl"))
