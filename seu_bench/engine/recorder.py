@@ -35,8 +35,7 @@ from seu_bench.results.record import (
     refuse_other_code,
 )
 from seu_bench.results.record_metrics import METRICS, compute_metrics
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, AttachedValues, ModelSizes
-from seu_bench.training.monitoring.memory import has_state
+from seu_bench.training.monitoring import AccuracyMatrix, AttachedValues, ModelSizes, has_state
 from seu_bench.training.stage import StageProgress
 
 

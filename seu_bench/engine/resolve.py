@@ -114,7 +114,7 @@ class ResolvedRun:
         """Build the strategy, with the plugins that are attached to it."""
         from avalanche.evaluation import PluginMetric
 
-        from seu_bench.training.monitoring.evaluators import attach
+        from seu_bench.training.monitoring import attach
 
         strategy, found = self.strategy.build(context), make_attached(self.request.attach)
         if plugins := {path: it for path, it in found.items() if not isinstance(it, PluginMetric)}:

@@ -27,7 +27,7 @@ from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, code_fault, record_text
 from seu_bench.training.interfaces import Cost, StrategyContext
-from seu_bench.training.monitoring.memory import has_state
+from seu_bench.training.monitoring import has_state
 from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.hardware import computing_with, usable_cores

@@ -33,7 +33,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import FILES, RECORD_NAME, Record, code_fault, read_record, record_digest
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import check_metrics, measured_rows
-from seu_bench.training.monitoring.evaluators import class_counts
+from seu_bench.training.monitoring import class_counts
 from seu_bench.utils.hardware import computing_with
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import read_file

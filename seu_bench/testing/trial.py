@@ -30,10 +30,8 @@ from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.interfaces import Cost
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix, ModelSizes
-from seu_bench.training.monitoring.memory import LABEL_BYTES
+from seu_bench.training.monitoring import LABEL_BYTES, AccuracyMatrix, ModelSizes, SilentLogger
 from seu_bench.training.strategy import StagedStrategy
-from seu_bench.training.template import SilentLogger
 from seu_bench.utils.hardware import computing_with
 
 

@@ -4,15 +4,14 @@
 :mod:`.interfaces`       factories of strategies and backbones, their context, estimates of costs
 :mod:`.backbones`        the network below the heads, built, filled with weights, and with heads
 :mod:`.stage`            a loop over epochs that is timed, reported and resumed; phases of a task
-:mod:`.template`         Avalanche's template on whole batches, without its idle callbacks
 :mod:`.strategy`         base class of strategies: phases, resuming, precision, cached features
 :mod:`.method`           base class of methods: a strategy as its mathematics
 :mod:`.memories`         images of earlier tasks: reservoir, ring, balanced, herded
 :mod:`.loops`            an evaluation, optimiser, learning rates, best weights, the stage of a task
-:mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins; :mod:`.costing`
+:mod:`.rehearsal`        the cost of a method, which learns a stream on stand-ins
 :mod:`.as_it_is`         strategies of Avalanche in its own loop
 :mod:`.state`            checks of states and errors of loading them
-:mod:`.monitoring`       what is measured: accuracies, sizes, memory, stability, rewards
+:mod:`.monitoring`       what is measured: accuracies, sizes, memory
 =======================  =====================================================================
 """
 
@@ -24,7 +23,6 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .backbones import backbone_model, build_backbone, dropout_factor, width_factor
-    from .costing import PassFlops, evaluation_passes, on_meta, pass_flops
     from .interfaces import BackboneFactory, Cost, StageCost, StrategyContext, StrategyFactory, checked_options
     from .loops import (
         BestWeights,
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     )
     from .memories import Balanced, Herded, Memory, Reservoir, Ring
     from .method import Method
-    from .monitoring.evaluators import AccuracyMatrix, ModelSizes
-    from .monitoring.memory import KeptImages, bytes_by_kind, memory_of
+    from .monitoring import AccuracyMatrix, KeptImages, ModelSizes, bytes_by_kind, memory_of
+    from .rehearsal import PassFlops, evaluation_passes, on_meta, pass_flops
     from .stage import EpochlessStage, EpochReport, Phase, Stage, StageProgress, TaskData
     from .strategy import StagedStrategy
 

@@ -19,10 +19,10 @@ from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.flops import active_counter
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import evaluation_passes, on_meta
 from seu_bench.training.interfaces import Cost, StageCost, StrategyContext, checked_options
+from seu_bench.training.monitoring import SilentLogger
+from seu_bench.training.rehearsal import evaluation_passes, on_meta
 from seu_bench.training.stage import EpochReport, Stage
-from seu_bench.training.template import SilentLogger
 from seu_bench.utils.seeding import RandomState, derive_seed
 
 

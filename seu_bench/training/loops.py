@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
-from seu_bench.training.monitoring.learning import Stability
-from seu_bench.training.stage import EpochReport, Stage, TaskData
+from seu_bench.training.stage import EpochReport, Stability, Stage, TaskData
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 

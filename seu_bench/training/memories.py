@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from seu_bench.data.images import Augmenter, TaskImages
 from seu_bench.data.planning import StreamPlan
-from seu_bench.training.monitoring.memory import KeptImages
+from seu_bench.training.monitoring import KeptImages
 
 #: What images are told apart by where each group of them has its share of a memory.
 Grouping: TypeAlias = Literal["class", "label", "task"]

@@ -24,9 +24,9 @@ from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.costing import on_meta
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
+from seu_bench.training.rehearsal import on_meta
 from seu_bench.training.stage import EpochlessStage, Phase, TaskData
 from seu_bench.training.state import can_be_saved, get_state
 from seu_bench.training.strategy import StagedStrategy

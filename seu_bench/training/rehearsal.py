@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +21,60 @@ from seu_bench.config.run import ComputeConfig
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
 from seu_bench.data.streams import TaskSplits, TaskStream
-from seu_bench.models.flops import active_counter
+from seu_bench.models.flops import FlopCounter, active_counter, counted_as
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.training.backbones import build_backbone
-from seu_bench.training.costing import PassFlops, evaluation_passes, on_meta, pass_flops
 from seu_bench.training.interfaces import BackboneFactory, Cost, StageCost, StrategyContext
-from seu_bench.training.monitoring.memory import memory_of
+from seu_bench.training.monitoring import memory_of
 from seu_bench.training.stage import StageProgress
 from seu_bench.utils.rehearsing import active_rehearsal, rehearsing
 from seu_bench.utils.seeding import RandomState
 
 #: Factor of what stands for a feature: small, so that nothing grows beyond bounds.
 _TINY: Final = 1e-3
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PassFlops:
+    """Operations per image, forward and backward (``train``) and forward alone (``evaluate``)."""
+
+    train: int
+    evaluate: int
+
+
+def on_meta(build: Callable[[], T]) -> T:
+    """Build a model on torch's meta device, without allocating its weights."""
+    with torch.device("meta"):
+        return build()
+
+
+def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
+    """Count what a network on the meta device takes per image.
+
+    Args:
+        forward: images of the stream -> any output; gradients are those of what requires them.
+        plan: of the stream.
+    """
+    # Two images: BatchNorm cannot be trained on one.
+    images = torch.zeros((2, plan.channels, plan.height, plan.width), device="meta")
+    with counted_as(lambda: 0):
+        with torch.no_grad(), FlopCounter() as evaluating:
+            forward(images)
+        with torch.enable_grad(), FlopCounter() as training:
+            output = forward(images).sum()
+            if output.requires_grad:
+                output.backward()
+    return PassFlops(training.flops // 2, evaluating.flops // 2)
+
+
+def evaluation_passes(plan: StreamPlan) -> list[StageCost]:
+    """Return the image passes of the evaluation after each task: test images of all tasks up to it."""
+    tests = [task.num_test for task in plan.tasks]
+    return [StageCost("evaluation", index, 0, sum(tests[: index + 1])) for index in range(len(tests))]
 
 
 def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) -> Cost:

@@ -6,36 +6,43 @@ Avalanche's plugins and evaluators receive the callbacks they know, and it runs 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, Literal, Self
 
 import torch
+from avalanche.core import BasePlugin, BaseSGDPlugin, SupervisedPlugin
+from avalanche.evaluation import PluginMetric
+from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from seu_bench.config.common_options import SelectingOptions, TrainingOptions
 from seu_bench.config.protocol import Schedule
-from seu_bench.config.run import ComputeConfig, Precision
+from seu_bench.config.run import ComputeConfig
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
 from seu_bench.models.feature_cache import FeatureCache, feature_tiers
-from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.multihead import MultiHeadModel, NotLearnedError
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_sgd
+from seu_bench.training.monitoring import SilentLogger
 from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
-from seu_bench.training.task_inference import task_inference
-from seu_bench.training.template import LeanTemplate, SilentLogger
+from seu_bench.training.task_inference import TaskInference, task_inference
 from seu_bench.utils.seeding import derive_seed
 
 #: Keys of the states of what is attached begin so, unlike names of attributes.
 _ATTACHED = "attached "
 
 
-class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg]
+#: Classes whose callbacks do nothing.
+_EMPTY = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
+
+
+class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     """Base of strategies: override :meth:`phases` or :meth:`penalty`, list own state in :attr:`state_attributes`.
 
     Args:
@@ -58,17 +65,20 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
     """
 
     model: MultiHeadModel
+    # Avalanche's annotations of these do not agree with one another.
+    dataloader: Any
+    experience: Any
+    mbatch: Any
 
+    #: How the task of a test image is found where it is not known; ``None``: it is known, or there are no paths.
+    task_inference: TaskInference | None = None
     #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
     whole_stream = False
-
     #: Name of the option that is the strength of the penalty, for whoever should lower it.
     penalty_strength = "the penalty's strength"
-
     #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
     #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
     state_attributes: tuple[str, ...] = ()
-
     #: What a run attached, by name; it is saved and restored with the strategy.
     attached: Mapping[str, Any] = {}
 
@@ -98,6 +108,7 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
             plugins=plugins,
             evaluator=EvaluationPlugin(loggers=[SilentLogger()]) if evaluator is None else evaluator,  # type: ignore[no-untyped-call]
         )
+        self._listeners: dict[str, list[Callable[..., Any]]] = {}
         self.model.to(self.device)
         self.schedule, self.lr_schedule, self.restore = schedule, lr_schedule, restore
         self.seed, self.compute, self.on_progress = seed, compute or ComputeConfig(), on_progress
@@ -134,8 +145,6 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         strategy = cls(model=model, **(arguments | more))
         strategy.task_inference = task_inference(context)
         return strategy
-
-    # ------------------------------------------------------------------ overridden by subclasses
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return the phases that learn a task, in order; by default training alone.
@@ -206,8 +215,6 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         """Make the model ready for an epoch of training; called once before each."""
         self.model.train()
 
-    # ------------------------------------------------------------------ for subclasses
-
     def training_stage(self, task: TaskData) -> TrainingStage:
         """Create the stage that trains the task's path, with Avalanche's callbacks around every batch."""
         return TrainingStage(self, task)
@@ -229,7 +236,102 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         """Number of tasks learned so far."""
         return int(self.clock.train_exp_counter)
 
-    # ------------------------------------------------------------------ Avalanche's flow
+    # ------------------------------------------------------------------ Avalanche's flow, on whole batches
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of an epoch of the training that runs."""
+        return len(self.dataloader)
+
+    @property
+    def batch_number(self) -> int:
+        """0-based number of the present batch within its epoch of training; batches done after the epoch."""
+        return int(self.clock.train_epoch_iterations)
+
+    def make_train_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
+        """Load whole batches by index, shuffled."""
+        self.dataloader = self._loader(self.train_mb_size, shuffle=True)
+
+    def make_eval_dataloader(self, *arguments: Any, **kwargs: Any) -> None:
+        """Load whole batches by index."""
+        self.dataloader = self._loader(self.eval_mb_size, shuffle=False)
+
+    def check_model_and_optimizer(self, *arguments: Any, **kwargs: Any) -> None:
+        """Have the model take note of the task; stages grow it and make their optimisers."""
+        self.model.begin_task(self._task_of(self.experience))
+
+    def model_adaptation(self, model: Any = None) -> Any:
+        """Return the model unchanged: evaluation must not adapt it."""
+        return self.model if model is None else model
+
+    @property
+    def mb_task_id(self) -> Tensor:  # type: ignore[override]
+        """Task labels of the present batch; 0 where the benchmark has none."""
+        batch = self.mbatch
+        return batch[-1] if len(batch) > 2 else torch.zeros(len(batch[1]), dtype=torch.int64)
+
+    def forward(self) -> Tensor:
+        """Logits of the present batch on its task's path, or on the path that is inferred; of a task that was not
+        learned, where a model has no path for it, all the lowest number."""
+        learned = self.learned
+        try:
+            if self.task_inference is not None and not self.is_training:
+                logits = self.task_inference(self.model, self.mb_x, learned)
+            else:
+                logits = self.model(self.mb_x, self.mb_task_id)
+        except NotLearnedError:
+            logits = self.mb_x.new_zeros((len(self.mb_x), 0))
+        if not self.is_training and self._task_of(self.experience) >= learned:
+            # A stream may be evaluated whole: outputs of classes that were not seen yet are never the answer.
+            missing = int(self.mb_y.max()) + 1 - logits.shape[1]
+            logits = nn.functional.pad(logits, (0, max(missing, 0)), value=torch.finfo(logits.dtype).min)
+        return logits
+
+    def train_one_epoch(self) -> None:
+        """One epoch over the training images, with Avalanche's callbacks."""
+        self._listeners = {}
+        self._before_training_epoch()  # type: ignore[no-untyped-call]
+        self.training_epoch()  # type: ignore[no-untyped-call]
+        self._after_training_epoch()  # type: ignore[no-untyped-call]
+
+    def _call_listeners(self, event: str, **kwargs: Any) -> None:
+        # Callbacks of every batch that reach every plugin are a twentieth of the time of a small network: who listens
+        # is found out once per epoch.
+        if event not in self._listeners:
+            found = [plugin for plugin in self.plugins if _implements(plugin, event)]
+            self._listeners[event] = [getattr(plugin, event) for plugin in found]
+        for listener in self._listeners[event]:
+            listener(self, **kwargs)
+
+    def _loader(self, batch_size: int, *, shuffle: bool) -> BatchLoader:
+        images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
+        if self.task_inference is not None and self.is_training:
+            images = self.task_inference.with_label(images)
+        return BatchLoader(images, batch_size, shuffle=shuffle)
+
+    def _unpack_minibatch(self) -> None:
+        # Batches are on the device already; the task labels stay on the CPU, where choosing a head costs no sync.
+        batch = self.mbatch
+        if isinstance(batch, list) and batch[0].device != self.device:
+            self.mbatch = [*(tensor.to(self.device, non_blocking=True) for tensor in batch[:-1]), batch[-1]]
+
+    @staticmethod
+    def _task_of(experience: Any) -> int:
+        return int(experience.current_experience)
+
+    def _validation_of(self, experience: Any, eval_streams: Any) -> TaskImages | None:
+        """The validation images among ``eval_streams``; streams of other names are never selected on."""
+        task = self._task_of(experience)
+        for stream in eval_streams or ():
+            for candidate in stream if isinstance(stream, Iterable) else [stream]:
+                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
+                    images = task_images(candidate.dataset.eval(), task, self.device)
+                    return images if self.task_inference is None else self.task_inference.with_label(images)
+        return None
+
+    def _before_eval_exp(self, **kwargs: Any) -> None:
+        self._listeners = {}
+        super()._before_eval_exp(**kwargs)  # type: ignore[no-untyped-call]
 
     def criterion(self) -> Tensor:
         """Loss of the present batch, in training (:attr:`is_training`) with :meth:`penalty`; in evaluation without."""
@@ -251,12 +353,12 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
     def _before_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None:
             self.epoch_meter.begin(self.batch_signature())
-        super()._before_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
+        self._call_listeners("before_training_iteration", **kwargs)
 
     def _after_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None and self.mb_output is not None:
             self.epoch_meter.add(self.loss, self.mb_output, self.mb_y)
-        super()._after_training_iteration(**kwargs)  # type: ignore[no-untyped-call]
+        self._call_listeners("after_training_iteration", **kwargs)
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
         index, loader = self._task_of(experience), self.dataloader
@@ -292,7 +394,9 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
             self._stage = stage
             compiles = self.compute.compile and isinstance(stage, TrainingStage)
             compiling = self.model.compiling(self.train_mb_size) if compiles else nullcontext()
-            with computing_in(self.compute.precision, self.device), compiling:
+            # Without autocast's cache of converted weights: many steps of the optimiser change them.
+            bf16 = self.compute.precision == "bf16"
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False), compiling:
                 result = stage.run(self.on_progress, self.pause)
             self._stage = None
             if phase.apply is not None:
@@ -313,8 +417,6 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         finally:
             self.model.feature_cache = None
             self.peak_feature_bytes = max(self.peak_feature_bytes or 0, cache.peak_bytes)
-
-    # ------------------------------------------------------------------ state
 
     def state_dict(self) -> dict[str, Any]:
         """Return the strategy as it was when the present phase began, and its extra state and stage as they are now.
@@ -339,11 +441,8 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; on a strategy that has learned nothing yet.
-
-        Raises:
-            CheckpointError: it does not fit this strategy.
-        """
+        """Restore what :meth:`state_dict` returned, on a strategy that has learned nothing; a CheckpointError: it does
+        not fit."""
         with checkpoint_error_context("the strategy"):
             self._set_clock(state["clock"])
             self.model.load_architecture(state["architecture"])
@@ -384,7 +483,15 @@ class StagedStrategy(LeanTemplate, SupervisedTemplate):  # type: ignore[type-arg
         }
 
 
-def computing_in(precision: Precision, device: torch.device) -> torch.autocast:
-    """Compute products in bfloat16 for the length of a ``with`` block, if ``precision`` says so."""
-    # Without its cache of converted weights: the block lasts for many steps of the optimiser, which change them.
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False)
+def _implements(target: object, event: str) -> bool:
+    """Whether a plugin does something in a callback."""
+    if isinstance(target, EvaluationPlugin) and event not in vars(type(target)):
+        return any(_implements(listener, event) for listener in (*target.metrics, *target.loggers))
+    owner = next((base for base in type(target).__mro__ if event in vars(base)), None)
+    return (owner is not None and owner not in _EMPTY) or event in vars(target)
+
+
+for _place in ("training_iteration", "forward", "backward", "update", "eval_iteration", "eval_forward"):
+    for _event in (f"before_{_place}", f"after_{_place}"):
+        if f"_{_event}" not in vars(StagedStrategy):
+            setattr(StagedStrategy, f"_{_event}", partialmethod(StagedStrategy._call_listeners, _event))

@@ -20,8 +20,7 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.monitoring.learning import Stability
-from seu_bench.training.stage import EpochReport, StageProgress
+from seu_bench.training.stage import EpochReport, Stability, StageProgress
 
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05}
 

@@ -11,7 +11,7 @@ from torch import nn
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, freeze, is_frozen
 from seu_bench_backbones.networks import mlp, resnet18
-from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, run_chain
 from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
@@ -152,14 +152,6 @@ def test_alexnet_is_a_chain() -> None:
 def test_others_are_refused(network: nn.Module, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         chain_of(network, "hat")
-
-
-@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])
-def test_there_and_back(shape: tuple[int, ...]) -> None:
-    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    packed = pack_bits(mask)
-    assert (packed.dtype, packed.nbytes) == (torch.uint8, packed_bytes(mask.numel()))
-    assert torch.equal(unpack_bits(packed, shape), mask)
 
 
 def test_freezing_frees_gradients() -> None:

@@ -20,7 +20,7 @@ from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.monitoring import SilentLogger
 from seu_bench.utils.seeding import RandomState, derive_seed
 
 REPLAY = "avalanche.training.supervised:Replay"

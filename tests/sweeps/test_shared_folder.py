@@ -32,7 +32,7 @@ from seu_bench.data import streams
 from seu_bench.engine import runner
 from seu_bench.results import building
 from seu_bench.training import strategy
-from seu_bench.training.monitoring import evaluators
+from seu_bench.training import monitoring as evaluators
 from seu_bench.plugin.registry import Registry
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve

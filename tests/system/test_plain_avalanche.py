@@ -25,7 +25,7 @@ import seu_bench
 from seu_bench.avalanche import plan_of
 from seu_bench.errors import OptionError, RequestError, UnknownNameError
 from seu_bench.training import AccuracyMatrix
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.monitoring import SilentLogger
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plain_avalanche.py"
 #: What makes SEU learn in no time.

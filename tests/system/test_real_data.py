@@ -16,8 +16,7 @@ from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.metrics import forgetting
 from seu_bench.plugin.registry import Registry
-from seu_bench.training.monitoring.evaluators import AccuracyMatrix
-from seu_bench.training.template import SilentLogger
+from seu_bench.training.monitoring import AccuracyMatrix, SilentLogger
 
 ROOT = os.environ.get("SEU_BENCH_DATA")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from support.remembering import REMEMBERED, repaired
-from support.tried import ALL, FIXED_SEU, each, scenario_of, tried
+from support.tried import ALL, FIXED_SEU, each, tried
 from torch import nn
 
 from seu_bench import hookimpl
@@ -33,9 +33,9 @@ FROZEN = ("independent", "linear", "ltg", "mntdp", "packnet", "pathnet", "pnn", 
 
 
 class TestEvery(StrategyContract):
-    """The strategies that are trained on one network, or may change it, where tasks are known."""
+    """The strategies that are trained on one network, or may change it."""
 
-    @pytest.fixture(params=each([name for name in ALL if name not in FROZEN and scenario_of(name) == "task"]))
+    @pytest.fixture(params=each([name for name in ALL if name not in FROZEN]))
     def trial(self, request: pytest.FixtureRequest) -> Trial:
         """Each in turn."""
         return tried(request.param)

@@ -11,7 +11,7 @@ import torch
 from support.components import creation
 from support.tiny import all_threads, one_thread
 
-from seu_bench.training.monitoring.learning import chance_share, guessing_probability
+from seu_bench.training.stage import chance_share, guessing_probability
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from seu_bench.config.streams import Augmentation
 from seu_bench.data.images import Augmenter, TaskImages
 from seu_bench.training.memories import Balanced, Herded, Memory, Reservoir, Ring, as_wide, herd
-from seu_bench.training.monitoring.memory import bytes_by_kind
+from seu_bench.training.monitoring import bytes_by_kind
 from seu_bench.training.state import difference
 
 setup_module = one_thread

@@ -11,7 +11,7 @@ from torch import nn
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.training.loops import make_sgd
-from seu_bench.training.monitoring.learning import Stability
+from seu_bench.training.stage import Stability
 
 setup_module, teardown_module = one_thread, all_threads
 
