@@ -1,12 +1,8 @@
 """From files of images to the tensors of a stream's tasks.
 
-- ``dataset``: data sets, 8-bit images and labels; the interface of sources
-- ``sources``: classes of torchvision, digits; ``folders``, ``own_files``: the user's own; ``decoding``: files of images
-- ``synthetic``: made-up data sets of a given shape
-- ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data and without torch
-- ``streams``: tasks in memory, the Avalanche benchmark over them, the fingerprint of the data
-- ``images``: images of a task, gathered by index; ``normaliser``: from pixels to inputs
-- ``avalanche``: the same as Avalanche data sets and loaders
+- ``dataset``: data sets; ``sources``: of torchvision, digits; ``own_files``: folders of images and ``.npz`` files
+- ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data; ``streams``: in memory
+- ``images``: inputs of a task, gathered by index; ``avalanche``: the same as Avalanche data sets and loaders
 """
 
 from __future__ import annotations

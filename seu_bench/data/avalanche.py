@@ -1,12 +1,9 @@
 """Images of a task as Avalanche data sets and loaders, gathered in batches by index.
 
-Avalanche's own plugins, which build a ``DataLoader`` of their own (EWC's Fisher pass, GEM's memory), get whole batches
-from :class:`TaskDataset` too, through ``__getitems__`` and a collate function that passes batches on. Until then a
-batch is a ``TensorDataset``: a sequence of ``(x, y, t)`` to torch's own collate function, which some of Avalanche's
-strategies leave in place.
-
-Images that train are augmented whenever they are asked for, as by Avalanche's transforms of training: the memories of
-its strategies hold places, so that what is rehearsed is augmented, too.
+Avalanche's plugins that build a ``DataLoader`` of their own get whole batches from :class:`TaskDataset` too, through
+``__getitems__`` and a collate function that passes batches on. Until then a batch is a ``TensorDataset``: a sequence of
+``(x, y, t)`` to torch's own collate function, which some of its strategies leave in place. Images that train are
+augmented whenever they are asked for, those of Avalanche's memories too, which hold places.
 """
 
 from __future__ import annotations
@@ -42,11 +39,7 @@ class _Rows(Dataset[tuple[Tensor, Tensor]]):
 
 
 class TaskDataset(AvalancheDataset[Any]):
-    """An Avalanche data set over :class:`~seu_bench.data.images.TaskImages` that can be gathered in whole batches.
-
-    Example:
-        ``dataset = TaskDataset.of(stream.tasks[0].train)``
-    """
+    """An Avalanche data set over :class:`~seu_bench.data.images.TaskImages` that can be gathered in whole batches."""
 
     @classmethod
     def of(cls, images: TaskImages) -> TaskDataset:
@@ -139,11 +132,7 @@ class BatchLoader:
 
     Args:
         images: of one split.
-        batch_size: images per batch; a single image left over joins the batch before it where ``shuffle`` is set.
-        shuffle: whether the order is drawn by torch's global generator.
-
-    Example:
-        ``for x, y, t in BatchLoader(task.train, 64, shuffle=True): ...``
+        batch_size, shuffle: as :meth:`TaskImages.batches` takes them.
     """
 
     def __init__(self, images: TaskImages, batch_size: int, *, shuffle: bool) -> None:
@@ -161,15 +150,9 @@ class BatchLoader:
 
 
 class MixedBatches:
-    """Batches ``[x, y, positions, t]`` of tables of several tasks, shuffled over all of them; a new order for each
-    iteration. Positions are those in all tables, one behind another.
+    """Batches ``[x, y, positions, t]`` of tables of one task each, shuffled over all of them, anew for each iteration.
 
-    Args:
-        tables: images of one task each.
-        batch_size: images per batch; a single image left over joins the batch before it.
-
-    Example:
-        ``for x, y, positions, t in MixedBatches([task.train, *memory.tables()], 64): ...``
+    Positions are those in all tables, one behind another. A single image left over joins the batch before it.
     """
 
     def __init__(self, tables: Sequence[TaskImages], batch_size: int) -> None:

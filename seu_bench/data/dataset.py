@@ -294,33 +294,17 @@ def one_line(error: BaseException) -> str:
 
 # ---------------------------------------------------------------------------------------------------- made-up data
 
-#: Least images per class, so that each task can be learned and judged at any scale.
-LEAST_TRAIN, LEAST_TEST = 30, 10
-
 #: Side of the coarse grid that a class's prototype is blown up from.
 GRID = 4
 
-#: Images made at once; bounds the memory that the noise takes.
-CHUNK = 2048
-
-# In units of the prototypes' own standard deviation. The smooth disturbance is what makes classes hard to tell apart:
-# noise of single pixels averages out over an image, a disturbance of the prototypes' own kind does not.
-_SMOOTH, _PIXEL = 0.45, 0.35
-
 
 def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawDataset:
-    """A learnable data set with the shape and the classes of a real one.
+    """A learnable data set with the shape and the classes of a real one, and ``scale`` of its images of each class.
 
     Each class has a smooth random prototype; each image is its class's prototype shifted by a pixel or two, made
     brighter or darker, and disturbed. The nearest class mean is right more than nine times in ten, and not always.
-    Classes without training images stay without; the returned ``info`` has the sizes that were made.
-
-    Args:
-        seed: together with ``info.name`` it decides every pixel.
-        scale: images per class in proportion to the real set's; at least 30 for training and 10 for testing.
+    ``seed`` and ``info.name`` decide every pixel. Classes without training images stay without.
     """
-    if scale <= 0:
-        raise ValueError(f"scale must be positive, not {scale}")
     digest = hashlib.sha256(f"{info.name}:{seed}".encode()).digest()
     generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
     # One picture per class, with a margin on each side that shifts can draw from.
@@ -328,10 +312,8 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
     shape = info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach
     occurs = np.asarray(info.train_per_class or (1,) * info.num_classes) > 0
     sizes_of_splits = []
-    for per_class, total, least in (
-        (info.train_per_class, info.num_train, LEAST_TRAIN),
-        (info.test_per_class, info.num_test, LEAST_TEST),
-    ):
+    splits = (info.train_per_class, info.num_train, 30), (info.test_per_class, info.num_test, 10)
+    for per_class, total, least in splits:  # at least so many, so that each task can be learned and judged at any scale
         real = np.asarray(per_class or total / max(1, occurs.sum()))
         sizes_of_splits.append(np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64))
     require_memory(info.name, int(np.sum(sizes_of_splits)), (info.channels, info.height, info.width))
@@ -368,8 +350,8 @@ def _split(
     height, width = (length - 2 * reach for length in prototypes.shape[2:])
     shifted = np.lib.stride_tricks.sliding_window_view(prototypes, (height, width), axis=(2, 3))
     images: Images = np.empty((len(labels), prototypes.shape[1], height, width), dtype=np.uint8)
-    for start in range(0, len(labels), CHUNK):
-        images[start : start + CHUNK] = _pictures(shifted, labels[start : start + CHUNK], generator)
+    for start in range(0, len(labels), 2048):  # bounds the memory that the noise takes
+        images[start : start + 2048] = _pictures(shifted, labels[start : start + 2048], generator)
     return RawSplit(images, labels)
 
 
@@ -381,6 +363,7 @@ def _pictures(shifted: NDArray[np.float32], labels: Labels, generator: np.random
     contrast = generator.uniform(0.8, 1.2, size=(count, 1, 1, 1)).astype(np.float32)
     brightness = generator.normal(0, 0.15, size=(count, 1, 1, 1)).astype(np.float32)
     picture = picture * contrast + brightness
-    picture += np.float32(_SMOOTH) * _smooth(picture.shape, generator)
-    picture += np.float32(_PIXEL) * generator.standard_normal(picture.shape, dtype=np.float32)
+    # Noise of single pixels averages out over an image; what is smooth makes classes hard to tell apart.
+    picture += np.float32(0.45) * _smooth(picture.shape, generator)
+    picture += np.float32(0.35) * generator.standard_normal(picture.shape, dtype=np.float32)
     return np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)

@@ -20,17 +20,12 @@ from seu_bench.utils.rehearsing import abridged, active_rehearsal
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Pads, divides by 255, colours the background, then ``(x - mean) / std`` per channel.
-
-    Each image is computed for itself, so that it comes out equal bit by bit alone and among others.
+    """Pads, divides by 255, colours the background, then ``(x - mean) / std`` per channel, image by image.
 
     Attributes:
         pad: zero pixels that are added on each side.
         background: ``[1, 3, 1, 1]``, colour of the background of grey images; ``None``: they stay grey.
         mean, std: ``[C]``, of pixels in [0, 1]; one value may stand for all channels.
-
-    Example:
-        ``Normaliser.of(InputSpec(), data)(torch.from_numpy(data.train.images))``
     """
 
     pad: int
@@ -40,11 +35,7 @@ class Normaliser:
 
     @classmethod
     def of(cls, spec: InputSpec, data: RawDataset) -> Self:
-        """What a benchmark asks for; where it gives no mean, those of all training images, coloured but not padded.
-
-        Raises:
-            RequestError: there are as many means as neither one nor the channels.
-        """
+        """What a benchmark asks for; where it gives no mean, those of all training images, coloured but not padded."""
         mean, std = spec.mean, spec.std
         color = None if spec.color is None else np.asarray(spec.color, dtype=np.float64)
         if mean is None or std is None:
@@ -75,14 +66,10 @@ class Normaliser:
 
     def document(self, shape: tuple[int, int, int], permutation_seed: int | None) -> dict[str, Any]:
         """Plain values that say all of it, for images of a shape whose pixels a task may permute."""
-        return {
-            "shape": shape,
-            "pad": self.pad,
-            "background": None if self.background is None else tuple(self.background.flatten().tolist()),
-            "mean": tuple(self.mean.tolist()),
-            "std": tuple(self.std.tolist()),
-            "permutation_seed": permutation_seed,
-        }
+        background = None if self.background is None else tuple(self.background.flatten().tolist())
+        values = {"mean": tuple(self.mean.tolist()), "std": tuple(self.std.tolist())}
+        whole = {"shape": shape, "pad": self.pad, "background": background, **values}
+        return {**whole, "permutation_seed": permutation_seed}
 
     def to(self, device: torch.device) -> Normaliser:
         """Copy to another device."""
@@ -98,18 +85,12 @@ class Normaliser:
 
 
 def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation ``[C]`` of pixels in [0, 1], from exact sums of whole numbers.
-
-    Example:
-        ``pixel_statistics(data.train.images)``
-    """
-    channels = images.shape[1]
-    total, squares = [0] * channels, [0] * channels
+    """Mean and standard deviation ``[C]`` of pixels in [0, 1], from exact sums of whole numbers."""
+    sums = np.zeros((2, images.shape[1]), dtype=object)  # of Python's integers, which have no limit
     for block in blocks(images):
         wide = block.astype(np.uint16)  # 255 squared fits
-        for sums, values in ((total, wide), (squares, wide * wide)):
-            for channel, found in enumerate(values.sum(axis=(0, 2, 3), dtype=np.int64).tolist()):
-                sums[channel] += found
+        sums += [values.sum(axis=(0, 2, 3), dtype=np.int64).astype(object) for values in (wide, wide * wide)]
+    total, squares = sums.tolist()
     count = len(images) * math.prod(images.shape[2:])
     mean = [found / (255 * count) for found in total]
     variance = [(count * q - s * s) / (255 * count) ** 2 for s, q in zip(total, squares, strict=True)]
@@ -118,17 +99,12 @@ def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Augmenter:
-    """Draws what a benchmark asks for, image by image, with torch's global generator of the CPU.
+    """Draws what a benchmark asks for, image by image, with torch's global generator of the CPU on every device.
 
-    What is drawn is the same on every device.
-
-    Args:
+    Attributes:
         asked: which changes, and how large.
         mean, std: ``[C]``, by which pixels in [0, 1] were normalised.
         black: ``[C]``, a black pixel after normalisation.
-
-    Example:
-        ``x = augmenter(x)  # [b, C, H, W]``
     """
 
     asked: Augmentation
@@ -166,17 +142,12 @@ class Augmenter:
     def _coloured(self, images: Tensor) -> Tensor:
         mean, std = self.mean.view(1, -1, 1, 1), self.std.view(1, -1, 1, 1)
         pixels = images * std + mean
-        if spread := self.asked.brightness:
-            pixels = pixels * self._factors(spread, images)
-            pixels = pixels.clamp_(0, 1)
-        if spread := self.asked.contrast:
-            middle = pixels.mean(dim=(1, 2, 3), keepdim=True)
-            pixels = middle + (pixels - middle) * self._factors(spread, images)
-            pixels = pixels.clamp_(0, 1)
+        for spread, has_middle in ((self.asked.brightness, False), (self.asked.contrast, True)):
+            if spread:
+                factors = self._drawn(1 + spread * (2 * torch.rand(len(images)) - 1), images)
+                middle = pixels.mean(dim=(1, 2, 3), keepdim=True) if has_middle else 0
+                pixels = (middle + (pixels - middle) * factors).clamp_(0, 1)
         return (pixels - mean) / std
-
-    def _factors(self, spread: float, images: Tensor) -> Tensor:
-        return self._drawn(1 + spread * (2 * torch.rand(len(images)) - 1), images)
 
     @staticmethod
     def _drawn(values: Tensor, images: Tensor) -> Tensor:
@@ -279,7 +250,6 @@ class TaskImages:
 
     @property
     def device(self) -> torch.device:
-        """Device of the images."""
         return self.store.device
 
     def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -308,8 +278,7 @@ class TaskImages:
         return self.subset(slice(start, stop))
 
     def halves(self) -> tuple[TaskImages, TaskImages]:
-        """First and second half by position: weights train on one, accuracy comes from the other (paper, II-E). The
-        second has the odd image."""
+        """First and second half by position, the second with the odd image: one trains weights, one scores (II-E)."""
         middle = len(self) // 2
         return self.part(0, middle), self.part(middle, len(self))
 
@@ -330,15 +299,10 @@ class TaskImages:
         return replace(self, store=store, rows=rows, labels=labels, permutation=permutation, augmenter=augmenter)
 
     def batches(self, size: int, *, shuffle: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images once, in batches of images ``[b, C, H, W]`` and labels ``[b]``.
+        """All images once, in batches of ``size`` images ``[b, C, H, W]`` and labels ``[b]``.
 
-        Args:
-            size: images per batch.
-            shuffle: in an order drawn by torch's global generator, and for training: augmented, and a single image left
-                over joins the batch before it.
-
-        Example:
-            ``for x, y in images.batches(64, shuffle=True): ...``
+        With ``shuffle`` they are for training: in an order drawn by torch's global generator, augmented, and a single
+        image left over joins the batch before it.
         """
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
@@ -353,18 +317,9 @@ class TaskImages:
 
 
 def batch_bounds(count: int, size: int, *, join: bool) -> list[tuple[int, int]]:
-    """Start and stop of each batch of ``count`` images.
+    """Start and stop of each batch of ``size`` of ``count`` images.
 
-    Args:
-        count: images in all.
-        size: images per batch.
-        join: whether a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
-
-    Returns:
-        A pair per batch.
-
-    Example:
-        ``batch_bounds(9, 4, join=True) == [(0, 4), (4, 9)]``
+    With ``join`` a single image left over joins the batch before it: BatchNorm cannot be trained on one image.
     """
     starts = list(range(0, count, size))
     if join and len(starts) > 1 and count - starts[-1] == 1:

@@ -51,12 +51,8 @@ IMAGE_ENDINGS: Final = (
     ".apng", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".jpx", ".pbm", ".pgm", ".png",
     ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp",
 )  # fmt: skip
-#: Seconds for which a process waits for another one that decodes the same images.
-PATIENCE = 24 * 3600.0
 #: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
 _VERSION = 2
-#: Bytes of the checksum at the end of a file of decoded images.
-_CHECKSUM_BYTES = 64
 
 Decode: TypeAlias = Callable[[Any], Images]
 #: Image files and their labels ``[N]``.
@@ -64,12 +60,7 @@ Split: TypeAlias = tuple[Sequence[Path], Labels]
 
 
 class OwnFiles(ABC):
-    """A file or a folder of the user's own; it cannot be downloaded.
-
-    Args:
-        definition: its table in a benchmark file, with an absolute path.
-        name: of the data set.
-    """
+    """A file or a folder of the user's own, by its table in a benchmark file, with an absolute path."""
 
     def __init__(self, definition: Any, name: str) -> None:
         self.definition, self.name = definition, name
@@ -112,7 +103,7 @@ class OwnFiles(ABC):
             remedy = "correct its 'path' in the benchmark file (relative to that file), or put the data there"
             raise self.fault("is missing", remedy, DataMissingError) from None
         except (OSError, ValueError) as error:
-            raise self.unreadable(error, self.path) from error
+            raise self.unreadable(error) from error
 
     def images(self, folder: Path) -> list[Path]:
         """Those of its files whose names end like an image's."""
@@ -138,15 +129,17 @@ class OwnFiles(ABC):
                         raise self.fault("has something that is neither file nor folder", "remove it", where=file)
                     found.append(file)
         except (OSError, ValueError) as error:
-            raise self.unreadable(error, folder) from error
+            raise self.unreadable(error) from error
         return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
 
-    def unreadable(self, error: OSError | ValueError, path: Path) -> DataError:
-        """The error of a file or a folder that cannot be read, which is ``path`` where it does not say."""
-        where, reason = Path(getattr(error, "filename", None) or path), getattr(error, "strerror", None) or error
+    def unreadable(self, error: OSError | ValueError) -> DataError:
+        """The error of a file or a folder that cannot be read."""
+        where, reason = getattr(error, "filename", None) or self.path, getattr(error, "strerror", None) or error
         return self.fault(f"cannot be read: {reason}", "see that you may read it, or remove it", where=where)
 
-    def fault(self, what: str, remedy: str, kind: type[DataError] = DataError, where: Path | None = None) -> DataError:
+    def fault(
+        self, what: str, remedy: str, kind: type[DataError] = DataError, where: Path | str | None = None
+    ) -> DataError:
         """An error of the set, or of the file ``where`` in it."""
         return kind(f"data set {self.name!r} {what}", where=str(where or self.path), remedy=remedy)
 
@@ -158,8 +151,7 @@ def _raise(error: OSError) -> None:
 class FolderSource(OwnFiles):
     """A folder with one folder of images per class, or with two such folders called ``train`` and ``test``.
 
-    Classes are the sorted names of their folders. Hidden files are left out, and so are those whose names do not end
-    like an image's, which is said when the images are loaded; every other file must be an image.
+    Classes are the sorted names of their folders. Files whose names do not end like an image's are left out.
     """
 
     def info(self, root: Path | None) -> DatasetInfo:
@@ -169,9 +161,8 @@ class FolderSource(OwnFiles):
     def load(self, root: Path | None) -> RawDataset:
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
         info, train, test = self._splits()
-        used = {*train[0], *test[0]}
-        places = [file.relative_to(self.path) for file in self.files(self.path) if file not in used]
-        if left_out := [place.as_posix() for place in places if len(place.parts) > 1]:
+        others = [file for file in self.files(self.path) if file.suffix.lower() not in IMAGE_ENDINGS]
+        if left_out := [str(file.relative_to(self.path)) for file in others if file.parent != self.path]:
             shown = ", ".join(left_out[:20]) + (", ..." if left_out[20:] else "")
             what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
             warnings.warn(what, stacklevel=2)
@@ -201,7 +192,7 @@ class FolderSource(OwnFiles):
                 held = hold_out(labels, self.definition.test_fraction, self.name, str(self.path), names)
                 train, test = (([paths[row] for row in rows], labels[rows]) for rows in held)
         except OSError as error:
-            raise self.unreadable(error, self.path) from error
+            raise self.unreadable(error) from error
         size, channels = self.definition.size, self.definition.channels
         height, width = (size, size) if isinstance(size, int) else size
         blank = DatasetInfo(self.name, channels, height, width, len(names), 0, 0, class_names=tuple(names))
@@ -212,16 +203,21 @@ class FolderSource(OwnFiles):
         if not folder.is_dir():
             raise self.fault("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
         names = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
-        files = [[file for file in self.files(folder / name) if file.suffix.lower() in IMAGE_ENDINGS] for name in names]
+        files = [self.images(folder / name) for name in names]
         fill = "make one folder of images (.png, .jpg, ...) per class, two classes at least"
         if len([each for each in files if each]) < 2:
             raise self.fault(f"has images of fewer than 2 classes in class folders below {folder}", fill)
         if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
             raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
-        if all(
-            name.casefold() in ("train", "training", "test", "testing", "val", "valid", "validation") for name in names
-        ):
-            # Of such folders a benchmark would be made whose classes are "train" and "val".
+        if {name.casefold() for name in names} <= {
+            "train",
+            "training",
+            "test",
+            "testing",
+            "val",
+            "valid",
+            "validation",
+        }:
             what = f"has folders in the place of classes in {folder} that are called like splits: {', '.join(names)}"
             raise self.fault(what, "call the folders of the splits train and test; there is no third one")
         labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files])
@@ -229,16 +225,10 @@ class FolderSource(OwnFiles):
 
 
 def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
-    """A PIL image as 8-bit pixels ``[C, H, W]``; transparency is dropped.
+    """A PIL image that is not loaded yet as 8-bit pixels ``[C, H, W]``, grey or coloured; transparency is dropped.
 
-    Args:
-        image: the image, not loaded yet.
-        channels: 1 for grey, 3 for red, green and blue.
-        size: height and width to resize to (bilinear); ``None`` keeps the image's own.
-
-    Raises:
-        ValueError: it has more than 8 bits per channel.
-        OSError, SyntaxError: the image's file is corrupt.
+    It is resized (bilinear) to a height and width where there is a ``size``. A ValueError says that it has more than 8
+    bits per channel; an OSError or SyntaxError that its file is corrupt.
     """
     from PIL import Image
 
@@ -257,16 +247,9 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
 
 
 def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
-    """Decode images by several threads, of which Pillow lets all run; results are in order, and few wait.
+    """Decode images, files or numbers, by several threads, of which Pillow lets all run; in order, and few wait.
 
-    Args:
-        items: files or numbers of images.
-        decode: what is made of one.
-        name: of the data set.
-        threads: at most so many.
-
-    Raises:
-        DataCorruptError: some are no usable images; it comes at the end, and names them.
+    A DataCorruptError at the end names those that are no usable images.
     """
     from PIL import Image
 
@@ -286,8 +269,7 @@ def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: i
             elif not faults:
                 yield result
     if faults:
-        more = [f"  - and {len(faults) - 20:,} more"] if faults[20:] else []
-        listed = "\n".join(["", *faults[:20], *more])
+        listed = "\n".join(["", *faults[:20], *([f"  - and {len(faults) - 20:,} more"] if faults[20:] else [])])
         what = f"data set {name!r} has files that are no usable images, {len(faults):,} in all:{listed}"
         raise DataCorruptError(what, remedy="repair, convert or remove them")
 
@@ -310,15 +292,7 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
     another version. At its end stands the checksum of the set; the file is read as a whole at each start, and what is
     not as it was written is decoded anew. Files of earlier states of the same folder are removed when one is made.
 
-    Args:
-        info: of the data set.
-        train, test: files and labels ``[N]``.
-        decode: gives a file's pixels ``[C, H, W]``.
-        root: folder of data sets.
-        place: what tells this data set from others of its name, e.g. its folder.
-
-    Raises:
-        DataError: the file cannot be written, e.g. because the disk is full.
+    ``place`` tells this data set from others of its name. A DataError says why the file cannot be written.
     """
     shape = (info.channels, info.height, info.width)
     require_memory(info.name, 4 * (os.cpu_count() or 1), shape)  # decoded ones that wait
@@ -330,7 +304,7 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
     def stored() -> RawDataset | None:
         """The data set in the file, read once; ``None``: there is none, or it is not as it was written."""
         with contextlib.suppress(OSError), open_file(file) as opened:
-            if opened.seek(0, os.SEEK_END) == math.prod(whole) + _CHECKSUM_BYTES:
+            if opened.seek(0, os.SEEK_END) == math.prod(whole) + 64:
                 data = _data_set(info, np.memmap(file, np.uint8, "r", shape=whole), train, test)
                 known = data.read_checksums()
                 opened.seek(math.prod(whole))
@@ -342,7 +316,7 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
         if (data := stored()) is not None:
             return data
         make_folder(folder.parent)
-        with folder_lock(folder, PATIENCE):
+        with folder_lock(folder, wait=24 * 3600.0):
             if (data := stored()) is not None:  # another process was quicker
                 return data
             if file.exists():
@@ -366,12 +340,9 @@ def in_file(info: DatasetInfo, train: Split, test: Split, decode: Decode, root: 
                 raise OSError("what was written cannot be read again")
             return data
     except OSError as error:
-        raise DataError(
-            f"decoded images of data set {info.name!r} cannot be kept on disk: {error.strerror or error}",
-            where=str(file),
-            remedy=f"{math.prod(whole) / 1e9:.1f} GB are needed there; "
-            "free them, give another --data-root, or set cache = 'memory'",
-        ) from error
+        what = f"decoded images of data set {info.name!r} cannot be kept on disk: {error.strerror or error}"
+        remedy = "free {:.1f} GB there, give another --data-root, or set cache = 'memory'"
+        raise DataError(what, where=str(file), remedy=remedy.format(math.prod(whole) / 1e9)) from error
 
 
 def _data_set(info: DatasetInfo, pixels: Images, train: Split, test: Split) -> RawDataset:

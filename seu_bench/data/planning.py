@@ -34,11 +34,9 @@ class TaskPlan:
         num_classes: outputs of its head; those that it adds, where one head answers with the classes of all tasks.
         num_train, num_valid, num_test: images per split.
         stored_channels: of an image as its data set has it; ``None``: those of the network's input.
-        class_names: of these outputs, in their order; outputs without a class are at the end. Numbers where the data
-            set names none.
-        labels: of its images, which are the outputs that answer for its classes. Where one head answers with the
-            classes of all tasks, they are numbered in the order in which they are first learned, and a class that comes
-            back has the number that it has; otherwise they are ``0 .. num_classes-1``.
+        class_names: of these outputs, in their order; numbers where the data set names none.
+        labels: of its images, which are the outputs that answer for its classes: ``0 .. num_classes-1``, or numbered
+            over all tasks as they are first learned, where one head answers with the classes of all tasks.
         is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
@@ -184,17 +182,11 @@ def plan_stream(
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
     """How many of a task's images validate it: at least one, and two are left to learn from."""
-    share = validation_share(spec)
-    valid = int(share * pool)
-    what, remedy = (
-        f"{pool - valid} training image",
-        "bring images: one half is learned from, the other one is judged on",
-    )
-    if not valid:
-        what = f"no validation images: it has {pool} images, and {share:g} of them validate"
-        remedy = "raise the share of validation images, e.g. -o benchmark.stream.validation=0.2, or bring images"
-    if 0 < pool < valid + 2 or (pool and not valid):
-        raise refusal(spec, task.dataset, "stream.validation", f"has a task {task.name!r} that has {what}", remedy)
+    valid = int(validation_share(spec) * pool)
+    if pool and not 0 < valid <= pool - 2:
+        what = f"has a task {task.name!r} of {pool} images, of which {valid} validate: needed are one, and two others"
+        remedy = "change the share, e.g. by -o benchmark.stream.validation=0.2, or bring images"
+        raise refusal(spec, task.dataset, "stream.validation", what, remedy)
     return valid
 
 
@@ -237,15 +229,11 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
 
 
 def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tuple[int, int]:
-    """Share out the images of a class: how many train, and how many validate; together ``available``.
+    """Share out the ``available`` images of a class: how many train, and how many validate.
 
     Where there are enough for every task to have its own, there are so many validation images as are asked for in all.
     Otherwise each pool has what the largest task asks for, and the rest goes to both in proportion to what they lack;
     where not even this fits, all are divided in proportion to the largest tasks' numbers.
-
-    Args:
-        available: images of the class.
-        train, valid: images that each task asks for.
 
     Example:
         >>> pool_sizes(600, [400, 40], [200, 20]), pool_sizes(5000, [400, 40], [200, 20]), pool_sizes(30, [400], [200])
@@ -266,9 +254,7 @@ def class_pools(
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """Training and validation images by data set and label, of the classes of which tasks ask for so many.
 
-    Args:
-        tasks: all tasks of the stream.
-        available: training images by label, for each data set; outputs beyond have none.
+    ``available`` are training images by label, for each data set; outputs beyond have none.
     """
     asked: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for task in tasks:
@@ -283,15 +269,11 @@ def class_pools(
 def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int) -> list[tuple[Rows, Rows] | None]:
     """Training and validation images of each task, in an order drawn by the seed; ``None`` where it is not by class.
 
-    Args:
-        tasks: all tasks of the stream, in its order.
-        labels: of the training images of each data set.
-        seed: of the run.
+    ``labels`` are those of the training images of each data set.
     """
     pools = {}
-    for (dataset, label), (train, _) in class_pools(
-        tasks, {name: np.bincount(of).tolist() for name, of in labels.items()}
-    ).items():
+    available = {name: np.bincount(of).tolist() for name, of in labels.items()}
+    for (dataset, label), (train, _) in class_pools(tasks, available).items():
         images = np.flatnonzero(labels[dataset] == label)
         images = images[shuffled(len(images), seed)]
         pools[dataset, label] = images[:train], images[train:]

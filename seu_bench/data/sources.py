@@ -8,7 +8,7 @@ import operator
 import socket
 import tarfile
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
@@ -55,33 +55,31 @@ def definition_source(definition: DatasetDefinition, name: str) -> FolderSource 
     return (FolderSource if isinstance(definition, FolderDefinition) else NpzSource)(definition, name)
 
 
+@dataclass
 class TorchvisionSource:
     """A data set that is read through one class of ``torchvision.datasets``, which checks its files.
 
-    Its constructor says how the splits are told apart: by ``train: bool``, by ``split: str`` (``"train"`` and
-    ``"test"``), or not at all, whereupon ``test_fraction`` of each class is held out. ``train`` and ``test`` of the
-    definition are laid over these arguments; a list of them as ``train`` is of parts that make up the training set.
+    Its constructor has ``train: bool`` or ``split: str``; otherwise ``test_fraction`` of each class is held out.
+    Arguments of the definition are laid over these; a list as ``train`` is of parts that make up the training set.
 
-    Args:
-        definition: how it is read.
-        name: of the data set.
+    Attributes:
         known: shape and sizes of an official set, which can be described without its files, and must have them.
-        files: where these lie below the data root, as a pattern.
+        pattern: where its files lie below the data root.
         sha256: checksum of the loaded set, where torchvision does not check its files.
     """
 
-    def __init__(
-        self,
-        definition: TorchvisionDefinition,
-        name: str,
-        known: DatasetInfo | None = None,
-        files: str = "",
-        sha256: str | None = None,
-    ) -> None:
-        self.definition, self.name, self.known, self.pattern, self.sha256 = definition, name, known, files, sha256
-        self.summary = f"torchvision.datasets.{definition.class_name}"
-        # Decoding can take minutes, and both info() and load() need it.
-        self._loaded: dict[Path, RawDataset] = {}
+    definition: TorchvisionDefinition
+    name: str
+    known: DatasetInfo | None = None
+    pattern: str = ""
+    sha256: str | None = None
+    # Decoding can take minutes, and both info() and load() need it.
+    _loaded: dict[Path, RawDataset] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """Its class."""
+        return f"torchvision.datasets.{self.definition.class_name}"
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes; the set is loaded for them where they are not known."""
@@ -195,10 +193,7 @@ class TorchvisionSource:
         splits = []
         for parts in sets:
             images, labels = zip(*(self._split(part, folder) for part in parts), strict=True)
-            one = len(parts) == 1
-            splits.append(
-                RawSplit(images[0], labels[0]) if one else RawSplit(np.concatenate(images), np.concatenate(labels))
-            )
+            splits.append(RawSplit(np.concatenate(images), np.concatenate(labels)))
         names = getattr(sets[0][0], "classes", None)
         if names:  # ImageNet has several names for each class
             names = [str(each[0] if isinstance(each, tuple) else each) for each in names]

@@ -57,10 +57,8 @@ class TaskStream:
 
     def avalanche(self) -> CLScenario[Any]:
         """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes."""
-        splits: dict[str, list[TaskImages]] = {
-            name: [getattr(task, name) for task in self.tasks] for name in ("train", "valid", "test")
-        }
-        streams = {name: list(map(TaskDataset.of, images)) for name, images in splits.items()}
+        names = ("train", "valid", "test")
+        streams = {name: [TaskDataset.of(getattr(task, name)) for task in self.tasks] for name in names}
         scenario: CLScenario[Any] = with_task_labels(benchmark_from_datasets(**streams))
         for stream in scenario.streams.values():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
@@ -95,9 +93,6 @@ def build_stream(
 
     Raises:
         RequestError: the benchmark does not fit the data.
-
-    Example:
-        ``stream = build_stream(spec, lambda name: source(name).load(None), ImageLimits(train=64), seed=0)``
     """
     device = torch.device("cpu") if device is None else device
     raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}

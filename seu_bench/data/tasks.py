@@ -25,16 +25,12 @@ class TaskSpec:
     """The part of a data set that a task is.
 
     Attributes:
-        name: of the task.
         index: the benchmark's own index of the task.
-        dataset: name of its data set.
-        input: what makes inputs of its images.
         labels: of its classes, in the order of its head's outputs.
         takes_all: whether it has all images of the data set, which are all of these classes.
         permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
-        per_class: largest numbers of training and of validation images of each class; ``None``: all images of the
-            classes, of which a share validates.
-        test_per_class: largest number of test images of each class; ``None``: all.
+        per_class: most training and validation images of each class; ``None``: all, of which a share validates.
+        test_per_class: most test images of each class; ``None``: all.
     """
 
     name: str
@@ -281,12 +277,7 @@ def task_title(labels: Sequence[int], info: DatasetInfo) -> str:
 def numbered(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -> BenchmarkSpec:
     """The benchmark with labels in place of the names of classes: ``[["cat", "dog"], [0]]`` is ``[[3, 5], [0]]``.
 
-    Args:
-        spec: the benchmark.
-        info_of: describes a data set by name; it is asked for those alone of which a class is named.
-
-    Raises:
-        RequestError: a name is unknown, or that of several classes.
+    ``info_of`` describes a data set by name; it is asked for those alone of which a class is named.
     """
     stream = spec.stream
     if isinstance(stream, ClassSplit) and stream.groups is not None:

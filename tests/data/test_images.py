@@ -55,17 +55,6 @@ def foreign(x: Tensor, y: Tensor, task: int) -> AvalancheDataset[Any]:
 # --- TaskImages ---------------------------------------------------------------------------------------------------
 
 
-def test_parts_and_halves() -> None:
-    """Halves are by position; the second has the odd image."""
-    images = stream().tasks[0].train.part(0, 7)
-    first, second = images.halves()
-    assert (len(first), len(second)) == (3, 4)
-    whole = everything(images)
-    assert equal([torch.cat(pair) for pair in zip(everything(first), everything(second), strict=True)], whole)
-    chosen = torch.tensor([5, 0, 5])
-    assert equal(everything(images.subset(chosen)), [tensor[chosen] for tensor in whole])
-
-
 @pytest.mark.parametrize(
     ("count", "size", "shuffle", "expected"),
     [
@@ -106,21 +95,6 @@ def test_batch_order() -> None:
 # --- TaskDataset --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 4, 100])
-def test_whole_batches_equal_single_images(size: int) -> None:
-    """A DataLoader gives the batches that asking image by image gives, [x, y, t] with the task last."""
-    images = stream().tasks[1].train
-    dataset = TaskDataset.of(images)
-    loader: Any = DataLoader(dataset, batch_size=size, collate_fn=dataset.collate_fn)
-    start = 0
-    for batch in loader:
-        positions = range(start, start + len(batch[1]))
-        assert equal(batch, one_by_one(dataset, positions))
-        start = positions.stop
-    assert start == len(dataset) == len(images)
-    assert equal(dataset.__getitems__(list(range(len(images)))).tensors, everything(images))
-
-
 @pytest.mark.parametrize("permuted", [False, True])
 def test_subsets_and_concatenations(permuted: bool) -> None:
     """Images, labels and tasks stay together and in order through subset and concat, also of several tasks."""
@@ -147,16 +121,6 @@ def test_subsets_and_concatenations(permuted: bool) -> None:
         assert list(dataset.targets_task_labels) == wanted[2].tolist()
         loader: Any = DataLoader(dataset, batch_size=3, collate_fn=dataset.collate_fn)
         assert equal([torch.cat(column) for column in zip(*loader, strict=True)], wanted)
-
-
-def test_task_images_of_ours() -> None:
-    """Our own data sets, whole or cut, come back without copying an image."""
-    images = stream().tasks[1].train
-    dataset: Any = TaskDataset.of(images)
-    assert task_images(dataset, 1, CPU) is images
-    cut = task_images(dataset.subset([3, 1]), 1, CPU)
-    assert cut.store is images.store
-    assert equal(everything(cut), [tensor[[3, 1]] for tensor in everything(images)])
 
 
 def test_task_images_of_others() -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from support.official_formats import random_split, write_cifar, write_idx, write_image, write_mnist_like, write_svhn
 
 from seu_bench.config.benchmark import TorchvisionDefinition
-from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, default_data_root, hold_out
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, hold_out
 from seu_bench.data.sources import DigitsSource, TorchvisionSource, definition_source
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, UnknownNameError
 from seu_bench_benchmarks.datasets import DATASETS
@@ -300,15 +300,6 @@ def test_class_that_gives_no_labels(answer: Any, said: str, tmp_path: Path, monk
 
 
 # ----------------------------------------------------------------------------------- digits, the root, held-out images
-
-
-def test_default_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SEU_BENCH_DATA", raising=False)
-    assert default_data_root(None) == tmp_path / ".cache" / "seu-bench" / "data"
-    monkeypatch.setenv("SEU_BENCH_DATA", "~/mine")
-    assert default_data_root(None) == tmp_path / "mine"
-    assert default_data_root(Path("given")) == Path("given")
 
 
 def test_digits() -> None:

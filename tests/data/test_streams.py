@@ -265,19 +265,6 @@ def test_padding_and_grey_to_colour() -> None:
     assert bool((x[:, :, 0] == -0.5).all())
 
 
-def test_computed_statistics() -> None:
-    """Without a mean the training images give it, all of them, per channel."""
-    data = raw_dataset([10, 10], [4, 4], channels=3)
-    data.train.images[:, 2] = 51
-    spec = classes_spec(groups=[[0], [1]], order="fixed", input={})
-    stream = made(spec, data)
-    x = torch.cat([everything(part)[0] for task in stream.tasks for part in (task.train, task.valid)]).double()
-    assert x.shape[0] == 20
-    torch.testing.assert_close(x.mean(dim=(0, 2, 3)), torch.zeros(3).double(), atol=1e-6, rtol=0)
-    torch.testing.assert_close(x.std(dim=(0, 2, 3), correction=0)[:2], torch.ones(2).double(), atol=1e-6, rtol=0)
-    assert bool(torch.isfinite(x).all())
-
-
 DATA = raw_dataset([40] * 6, [10] * 6)
 SPEC = classes_spec(classes_per_task=2, validation=0.25)
 VALIDATION: Any = {"evaluation": "validation"}
@@ -319,17 +306,6 @@ def test_halves(spec: Any) -> None:
         build_stream(spec, lambda _: SEALED, ImageLimits(), 3)
 
 
-def test_limits_keep_what_is_learned() -> None:
-    """Where a limit leaves enough, the validation images are those of a run that is measured on test images."""
-    limits = ImageLimits(train=12, valid=5, test=4)
-    whole = build_stream(SPEC, lambda _: DATA, limits, 1)
-    part = build_stream(SPEC, lambda _: SEALED, limits, 1, **VALIDATION)
-    for full, half in zip(whole.tasks, part.tasks, strict=True):
-        assert rows(half.train) == rows(full.train)
-        assert rows(half.valid) == rows(full.valid)
-        assert len(half.test) == 4
-
-
 def test_first_tasks() -> None:
     """The first tasks in the order of the seed; what they are compared with is another stream."""
     whole = build_stream(SPEC, lambda _: DATA, ImageLimits(), 2)
@@ -345,9 +321,3 @@ def test_first_tasks() -> None:
     assert len(prints) == 5
     with pytest.raises(RequestError, match="3 tasks, fewer than 4"):
         build_stream(SPEC, lambda _: DATA, ImageLimits(), 2, first_tasks=4)
-
-
-def test_too_few_to_withhold() -> None:
-    few = raw_dataset([3] * 6, [10] * 6)
-    with pytest.raises(RequestError, match="with 1 validation images: none can be withheld"):
-        build_stream(SPEC, lambda _: few, ImageLimits(), 0, **VALIDATION)
