@@ -39,7 +39,7 @@ class SelectingOptions(TrainingOptions):
     """Options of a strategy that can select weights on validation images."""
 
     restore: Literal["best_valid", "last"] = Field(
-        "best_valid", description="weights kept after a task: lowest validation loss, or the last"
+        "best_valid", description="weights kept: lowest validation loss, or last"
     )
 
 
@@ -90,11 +90,9 @@ WeightsFile: TypeAlias = Annotated[
 class BackboneOptions(WidthOptions):
     """Options of a strategy that takes any backbone."""
 
-    backbone: str = Field(
-        "alexnet", description="network below the heads (seu-bench list backbones), or timm:NAME for one of timm's"
-    )
+    backbone: str = Field("alexnet", description="network below the heads (seu-bench list backbones), or timm:NAME")
     weights: WeightsFile | None = Field(
-        None, description="file of the backbone's weights to begin with: torch's tensors, or safetensors"
+        None, description="file of the backbone's weights: torch's tensors, or safetensors"
     )
     frozen: bool = Field(False, description="the backbone stays as it is, and only heads are learned")
 
@@ -140,8 +138,7 @@ class TaskInferenceOptions(Options):
 
     infer_task: Certainty | None = Field(
         None,
-        description="in the scenarios class and domain, where no task is known at test time: the path that is most "
-        "certain answers, by entropy or energy; all paths are computed",
+        description="where no task is known: the most certain path answers, by entropy or energy; all are computed",
     )
 
 
@@ -149,9 +146,7 @@ class ScoringOptions(ScheduleOptions):
     """Options of a searcher or creator that trains networks a little and compares them by their accuracy."""
 
     recalibration_images: NonNegativeInt = Field(
-        1024,
-        description="training images, at most, from which a network's running statistics of BatchNorm are estimated "
-        "anew before it is scored; 0: it is scored with those that training left",
+        1024, description="training images from which statistics of BatchNorm are estimated anew before scoring; 0: not"
     )
 
 

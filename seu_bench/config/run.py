@@ -76,6 +76,7 @@ Paths: TypeAlias = Annotated[
     tuple[Annotated[Path, AfterValidator(absolute)], ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str | Path) else value),
 ]
+_AS_TEXT: Final = BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
 OptionValues: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
 ]
@@ -138,15 +139,10 @@ class ResultFields(Frozen):
     )
     precision: Precision = Field(
         "float32",
-        description="Number format of learning: bf16 by autocast, or only cached outputs of frozen layers in it. "
-        "Accuracies are measured in float32.",
+        description="Number format of learning: bf16 by autocast, or of cached outputs of frozen layers alone.",
     )
     threads: WholeNumber = Field(
-        1,
-        ge=1,
-        le=MOST_THREADS,
-        description="Threads to compute with, whatever the machine has. With more, sums are rounded otherwise: that is "
-        "another run.",
+        1, ge=1, le=MOST_THREADS, description="Threads to compute with; another number is another run, by its rounding."
     )
     evaluation: Evaluation = Field(
         "test",
@@ -157,9 +153,7 @@ class ResultFields(Frozen):
         None, ge=1, description="Learn only so many tasks of the stream; such runs are never ranked."
     )
     attach: Annotated[Names, CommandLine(metavar="MODULE:CLASS")] = Field(
-        (),
-        description="A plugin of Avalanche (SupervisedPlugin) to add to the strategy, or a metric (PluginMetric) whose "
-        "values the record is to have; may be repeated.",
+        (), description="A plugin of Avalanche to add to the strategy, or a metric to have recorded; may be repeated."
     )
 
 
@@ -170,23 +164,19 @@ class ExecutionFields(Frozen):
         (), description="File of Python with methods, or hooks, of your own; may be repeated."
     )
     data_root: Path | None = Field(
-        None,
-        description="Folder of data sets in torchvision's layout [default: $SEU_BENCH_DATA, or "
-        "~/.cache/seu-bench/data].",
+        None, description="Folder of data sets [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data]."
     )
     results: Path = Field(Path("results"), description="Folder of records and leaderboards.")
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.")
     checkpoint_every: Annotated[float | None, CommandLine(metavar="SECONDS")] = Field(
         None,
         ge=0,
-        description="Minimum seconds between checkpoints; 0: after every epoch [default: as often as takes 2 % of the "
-        "time].",
+        description="Minimum seconds between checkpoints; 0: after every epoch [default: for 2 % of the time].",
     )
     feature_cache: Annotated[Bytes | None, CommandLine(metavar="BYTES")] = Field(
         None,
         ge=0,
-        description="Maximum memory for cached outputs of frozen layers, such as 0, 500M or 2G [default: half of what "
-        "is free].",
+        description="Memory for outputs of frozen layers, such as 0, 500M or 2G [default: half of the free].",
     )
     compile: StrictBool = Field(False, description="Compile SEU's units for their training (see docs).")
     keep_weights: Annotated[StrictBool, CommandLine(("--no-weights",))] = Field(
@@ -198,8 +188,7 @@ class ExecutionFields(Frozen):
         "id, a run's folder, or a configuration such as seu or seu+random+frugal, by the mean over its finished runs.",
     )
     accept_code: StrictBool = Field(
-        False,
-        description="Accept a run that other code of a plugin made: show it if it is finished, else resume it.",
+        False, description="Accept a run that other code of a plugin made: show it if it is finished, else resume it."
     )
     log: Annotated[Names, CommandLine(metavar="NAME[,NAME]")] = Field(
         (), description="Loggers that also write the run down (seu-bench list loggers); may be repeated."
@@ -219,18 +208,14 @@ class ComputeConfig:
 
 
 class Request(ResultFields, ExecutionFields):
-    """Everything that one run is asked for with.
-
-    Raises:
-        OptionError: a field is unknown or does not fit.
+    """Everything that one run is asked for with; an OptionError says which field is unknown or does not fit.
 
     Example:
         ``Request(strategy="ewc", seed=3, options={"epochs": 3, "benchmark.stream.validation": 0.1})``
     """
 
     strategy: str = Field(
-        "seu",
-        description="Strategy that learns: a name (seu-bench list strategies), or module:Class of one of Avalanche's.",
+        "seu", description="Strategy that learns: a name (seu-bench list strategies), or module:Class of Avalanche's."
     )
     benchmark: str = Field("split_digits", description="Benchmark to learn: a name or a TOML file.")
     searcher: str | None = Field(None, description="Extension-unit searcher [default: the strategy's].")
@@ -239,14 +224,11 @@ class Request(ResultFields, ExecutionFields):
     seed: WholeNumber = Field(0, ge=0, le=2**32 - 1, description="Random seed.")
     options: Annotated[dict[str, Any], CommandLine(("-o", "--option"), "KEY=VALUE")] = Field(
         default_factory=dict,
-        description="An option of the strategy, or searcher.KEY, creator.KEY, benchmark.KEY; may be repeated.",
+        description="Option of the strategy, or searcher., creator., benchmark.KEY; may be repeated.",
     )
-    tuned: Annotated[
-        str | None, CommandLine(metavar="FILE|ID"), BeforeValidator(lambda it: str(it) if isinstance(it, Path) else it)
-    ] = Field(
+    tuned: Annotated[str | None, CommandLine(metavar="FILE|ID"), _AS_TEXT] = Field(
         None,
-        description="Options that seu-bench tune chose, laid below --option: its file, the file's id in "
-        "RESULTS/tuned, or a folder of such files.",
+        description="Options that seu-bench tune chose, laid below --option: a file, its id, or a folder of files.",
     )
     matched: Annotated[Matched | None, CommandLine(is_internal=True)] = Field(
         None, description="How near the option chosen by match came."
@@ -255,8 +237,7 @@ class Request(ResultFields, ExecutionFields):
     max_seconds: float | None = Field(
         None,
         gt=0,
-        description="Stop at a checkpoint before so many seconds are over, with exit status 75; the same command "
-        "resumes the run.",
+        description="Stop at a checkpoint before so many seconds are over; the same command resumes the run.",
     )
 
     @model_validator(mode="wrap")

@@ -111,8 +111,7 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     """Return everything that is registered as ``name``, of any kind, or else all that a plugin or package ``name`` has.
 
     Raises:
-        PluginError: it is a plugin, or a package with one, that cannot be used.
-        UnknownNameError: there is neither, it cannot be used here, or it offers nothing.
+        SeuBenchError: there is neither, it cannot be used, or it offers nothing.
     """
     manager, kinds = registry.manager, registry.kinds.values()
     for plugin, fault in registry.faults.items():

@@ -44,11 +44,7 @@ _IMPORTING: Final[list[Path]] = []
 
 
 class MethodFactory:
-    """Factory of a method; its module is imported when more than the summary is asked for.
-
-    Args:
-        method: the class, or where it is, as ``package.module:Class``.
-    """
+    """Factory of a method, a class or ``package.module:Class``, which is imported for more than its summary."""
 
     reference_components: Mapping[str, str] = {}
 
@@ -69,11 +65,7 @@ class MethodFactory:
 
     @cached_property
     def method(self) -> type[Method]:
-        """The class.
-
-        Raises:
-            PluginError: it cannot be imported, or is no method.
-        """
+        """The class; a PluginError where it cannot be imported, or is no method."""
         from seu_bench.training.method import Method
 
         try:
@@ -196,10 +188,9 @@ def source_digest(method: type[Method]) -> str | None:
 
 
 def importable_file(method: type[Method], folder: Path) -> Path:
-    """Return a file of which other processes can import a class; that of a notebook is written into a folder.
+    """Return a file of which other processes can import a class, or raise a PluginError.
 
-    Raises:
-        PluginError: there is none, or importing it does not define the class.
+    What it needs of a notebook is written into a folder.
     """
     path = source_file(method)
     if path is None and (source := _notebook_source(method)):

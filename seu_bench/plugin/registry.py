@@ -217,16 +217,10 @@ def collect(
     *,
     needs: str = "",
 ) -> Kind[Any]:
-    """Collect every name of one kind.
+    """Collect every name of one kind: core's own, which no plugin can take, and what the hook of each plugin offers.
 
-    The hook ``register_<plural>`` of each plugin is called by itself, so that the owner of each name is known. What
-    goes wrong stops only that plugin, or that name: it is noted in the manager's ``faults``. A name that two packages
-    register is unavailable, unless one of them is ours.
-
-    Args:
-        ours: entries of core; no plugin can take their names.
-        adapt: applied to each factory of a plugin.
-        needs: attributes that each factory has, with blanks between.
+    What goes wrong stops only that plugin, or that name: it is noted in the manager's ``faults``. A name that two
+    packages register is unavailable. Factories have the attributes in ``needs``, and are adapted by ``adapt``.
     """
     hook = f"register_{plural}"
     entries: dict[str, Entry[Any]] = dict(ours or {})
@@ -238,12 +232,12 @@ def collect(
             allowed = "letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit"
             raise broken(f"{said} is no plain name: {allowed}", package)
         # A method has all that is needed, and is imported when one is asked for.
-        if not isinstance(factory, Unavailable | MethodFactory):
-            lacks = [need for need in needs.split() if not hasattr(factory, need)]
-            if not lacks and "options" in needs and not hasattr(factory.options, "model_fields"):
-                lacks = ["options that are a class of seu_bench.config.Options"]
-            if lacks:
-                raise broken(f"{said} has no {', '.join(lacks)}", package)
+        needed = () if isinstance(factory, Unavailable | MethodFactory) else needs.split()
+        lacks = [need for need in needed if not hasattr(factory, need)]
+        if "options" in needed and not hasattr(getattr(factory, "options", None), "model_fields"):
+            lacks = ["options that are a class of seu_bench.config.Options"]
+        if lacks:
+            raise broken(f"{said} has no {', '.join(lacks)}", package)
         first = entries.get(name)
         if first is None:
             adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
@@ -292,14 +286,7 @@ def broken(what: str, package: str, where: str | None = None) -> PluginError:
 
 
 class Registry:
-    """Everything that installed plugins offer.
-
-    Args:
-        manager: the plugins; those installed by default.
-
-    Attributes:
-        faults: by plugin, why it, or a part of it, cannot be used.
-    """
+    """Everything that plugins offer, those installed by default; ``faults`` say why some, or parts, cannot be used."""
 
     def __init__(self, manager: PluginManager | None = None) -> None:
         from seu_bench.results.metric import as_metric
@@ -346,9 +333,6 @@ def use_plugins(files: str | Path | Iterable[str | Path] = (), methods: Iterable
 
     Raises:
         PluginError: one cannot be imported, offers nothing, or has a name that is taken; then none is offered.
-
-    Example:
-        ``use_plugins(["my_method.py"]).strategies["mine"]``
     """
     end_import()
     paths = [absolute(path) for path in ([files] if isinstance(files, str | Path) else files)]

@@ -94,7 +94,3 @@ def test_the_command_line_reads_the_same_request(pasted: Any, text: str) -> None
 def test_values_of_options_are_toml_on_one_line(value: object) -> None:
     text = format_option(value)
     assert parse_value(text) == value and text.isprintable()
-
-
-def test_what_stands_at_its_default_is_left_out() -> None:
-    assert command("show", "a-run", results=Path("results"), data_root=None, options={}) == "seu-bench show a-run"

@@ -127,18 +127,6 @@ def test_without_a_compiler_it_goes_on(tmp_path: Path) -> None:
     assert torch.equal(units(unit, images), expected)
 
 
-def test_other_batches_are_computed_as_ever() -> None:
-    """Batches of other sizes and evaluation need no compiler, and nothing is compiled for them."""
-    units = CompiledUnits(6)
-    unit = nn.Conv2d(3, 2, 1)
-    images = torch.randn(5, 3, 4, 4)
-    assert torch.equal(units(unit, images), unit(images))
-    with torch.no_grad():
-        images = torch.randn(6, 3, 4, 4)
-        assert torch.equal(units(unit, images), unit(images))
-    assert not units._made
-
-
 @pytest.mark.slow
 def test_compiled_units_learn_the_same() -> None:
     """Outputs, gradients and BatchNorm's statistics of compiled units, up to rounding."""

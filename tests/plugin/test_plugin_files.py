@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,7 @@ from seu_bench import Method, Reservoir
 from seu_bench.config import BackboneOptions
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.run_folder import find_state
-from seu_bench.errors import PluginError, SpecError, UnknownNameError
+from seu_bench.errors import PluginError
 from seu_bench.plugin.executors import Job
 from seu_bench.plugin.methods import CLASSES, PLUGINS, source_digest
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -121,21 +118,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_offered_by_its_name(file: Path) -> None:
-    """With the file's name for a package, its hooks, and its digest in the record."""
-    record = run("mine", file.parent, plugin=file)
-    registry = Registry()
-    entry = registry.strategies["mine"]
-    assert (entry.package, entry.summary) == ("my_method.py", "A replay of my own")
-    assert registry.metrics["half_acc"].package == "my_method.py"
-    code = [(code.kind, code.name, code.package, code.version, code.sha256) for code in record.code]
-    assert [it for it in code if it[0] != "benchmark file"] == [
-        ("strategy", "mine", "my_method.py", None, digest(SOURCE)),
-        ("metric", "half_acc", "my_method.py", None, digest(SOURCE)),
-    ]
-    assert record.metrics["half_acc"] == (record.metrics["acc"] or 0) / 2
-
-
 def test_folders_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files of a folder but tests; a broken one stops only itself, and says where it is broken."""
     (file.parent / "broken.py").write_text("\n\n1 / 0\n")
@@ -146,6 +128,7 @@ def test_folders_of_the_environment(file: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(PLUGINS, os.pathsep.join([str(file.parent), str(other), str(file)]))
     registry = Registry()
     assert {"mine", "other", "naive"} <= {*registry.strategies}
+    assert registry.strategies["mine"].summary == "A replay of my own"
     ((name, fault),) = registry.faults.items()
     assert name == "broken.py" and f"{file.parent / 'broken.py'}:3" in str(fault) and "ZeroDivisionError" in str(fault)
 
@@ -172,15 +155,6 @@ def test_refused_where_it_is_given(file: Path, command: Command, source: str | N
     with pytest.raises(PluginError):
         use_plugins(file)
     assert not Registry().faults and os.environ[PLUGINS] == ""
-
-
-def test_our_names_stay_ours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a folder's file gives one, all else of it is offered."""
-    file.write_text(SOURCE.replace('"mine"', '"naive"'))
-    monkeypatch.setenv(PLUGINS, str(file.parent))
-    registry = Registry()
-    assert registry.strategies["naive"].package == "seu-bench" and "half_acc" in registry.metrics
-    assert list(registry.faults) == ["my_method.py"]
 
 
 def test_two_files_of_one_name(file: Path, command: Command) -> None:
@@ -254,6 +228,13 @@ def test_commands(file: Path, command: Command) -> None:
     assert "--plugin FILE" in command("cost", *asked).err
     made = command("run", "-q", *asked, *given, "--results", results, "--device", "cpu")
     assert made.status == 0, made.err
+    record = read_record(results / "runs" / made.out.strip())
+    code = [(code.kind, code.name, code.package, code.version, code.sha256) for code in record.code]
+    assert [it for it in code if it[0] != "benchmark file"] == [
+        ("strategy", "mine", "my_method.py", None, digest(SOURCE)),
+        ("metric", "half_acc", "my_method.py", None, digest(SOURCE)),
+    ]
+    assert record.metrics["half_acc"] == (record.metrics["acc"] or 0) / 2
     verify = ("verify", made.out.strip(), "--results", results, "--benchmark", few)
     assert command(*verify).status == 2
     verified = command(*verify, *given)
@@ -273,20 +254,6 @@ def test_commands(file: Path, command: Command) -> None:
     assert [it["name"] for it in json.loads(checked.out)["subjects"]] == ["mine", "half_acc"]
 
 
-def test_a_sweep_file_names_it(file: Path, command: Command) -> None:
-    """Relative to the file."""
-    (file.parent / "sweep.toml").write_text(
-        f'strategy = "mine"\nseeds = "0-1"\nplugin = "{file.name}"\nbenchmark = "few.toml"\nresults = "results"\n'
-        'device = "cpu"\noptions.backbone = "mlp"\n'
-    )
-    made = command("sweep", "-q", file.parent / "sweep.toml")
-    assert (made.status, len(made.out.split())) == (0, 2), made.err
-    with pytest.raises(SpecError, match="plugin"):
-        seu_bench.sweep(strategy="mine", plugin=[3])
-    with pytest.raises(UnknownNameError):
-        Registry().strategies.find("mine")
-
-
 def test_a_job_of_another_host(file: Path) -> None:
     """As Slurm and Ray carry it, in a text; what it names is all that it needs."""
     asked = Request(
@@ -303,97 +270,32 @@ def test_a_job_of_another_host(file: Path) -> None:
     assert ended.status == "finished", ended.message
 
 
-def test_completion(file: Path) -> None:
-    """The shell completes the file, and behind it its names."""
-    for line, offered in ((f"--plugin {file} --strategy mi", "plain,mine"), ("--plugin ./my", "file,./my")):
-        words = {"COMP_WORDS": f"seu-bench run {line}", "COMP_CWORD": str(1 + len(line.split()))}
-        asked = {**os.environ, **words, "_SEU_BENCH_COMPLETE": "bash_complete"}
-        done = subprocess.run(
-            [sys.executable, "-m", "seu_bench"], env=asked, capture_output=True, text=True, check=True
-        )
-        assert offered in done.stdout.splitlines()
+def python(folder: Path, *words: object) -> str:
+    """Standard output of Python in a folder, which succeeds."""
+    asked, env = [sys.executable, *map(str, words)], {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(asked, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-class Shell:
-    """The command in processes of its own, in the folder of a plugin."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start Python with these arguments."""
-        return subprocess.Popen(
-            [sys.executable, *map(str, words)],
-            cwd=self.folder,
-            env={**os.environ, "COLUMNS": "200"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def python(self, *words: object) -> str:
-        """Standard output of Python, which succeeds."""
-        process = self.start(*words)
-        out, err = process.communicate()
-        assert process.returncode == 0, out + err
-        return out
-
-    def __call__(self, *words: object) -> str:
-        """Standard output of a command, which succeeds."""
-        return self.python("-m", "seu_bench", *words)
-
-    def records(self, results: str = "results") -> list[Record]:
-        """All records, by seed."""
-        found = [read_record(path) for path in (self.folder / results / "runs").iterdir()]
-        return sorted(found, key=lambda record: record.seed)
+def statuses(folder: Path) -> list[str]:
+    """Of all runs."""
+    return [read_record(path).status for path in (folder / "results" / "runs").iterdir()]
 
 
 ASKED = ("--plugin", "my_method.py", "--benchmark", "few.toml", "-o", "backbone=mlp", "--device", "cpu")
 
 
 @pytest.mark.long
-def test_killed_and_resumed(file: Path) -> None:
-    """To the bit, though the memory changes with every batch; other code is refused on the way."""
-    shell, asked = Shell(file.parent), (*ASKED, "--strategy", "mine", "-o", "epochs=60")
-    process = shell.start("-m", "seu_bench", "run", *asked, "--checkpoint-every", 0)
-    runs, deadline = file.parent / "results" / "runs", time.monotonic() + 120
-    while not (runs.is_dir() and [it for it in runs.iterdir() if (found := _state(it)) and found.position]):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    file.write_text(SOURCE + "# edited\n")
-    other = shell.start("-m", "seu_bench", "run", *asked)
-    assert "other code" in other.communicate()[1] and other.returncode == 2
-    file.write_text(SOURCE)
-    assert "resum" in _both(shell.start("-m", "seu_bench", "run", *asked))
-    shell("run", *asked, "--results", "whole")
-    ((resumed,), (whole,)) = shell.records(), shell.records("whole")
-    assert resumed.weights_sha256 == whole.weights_sha256 is not None
-
-
-def _state(folder: Path) -> Any:
-    return find_state(folder.parents[1], folder.name)
-
-
-def _both(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    return out + err
-
-
-@pytest.mark.long
 def test_sweep_and_two_versions(file: Path) -> None:
     """Jobs find the file; of two versions each has a row."""
-    shell = Shell(file.parent)
-    shell("sweep", *ASKED, "--strategy", "mine,naive", "--seeds", "0-2")
+    python(file.parent, "-m", "seu_bench", "sweep", *ASKED, "--strategy", "mine,naive", "--seeds", "0-2")
     file.write_text(SOURCE.replace("Reservoir(20)", "Reservoir(10)"))
-    shell("run", *ASKED, "--strategy", "mine", "--seed", 3)
-    assert [record.status for record in shell.records()] == ["finished"] * 7
+    python(file.parent, "-m", "seu_bench", "run", *ASKED, "--strategy", "mine", "--seed", 3)
+    assert statuses(file.parent) == ["finished"] * 7
     rows = {row.configuration: row.seeds for row in read_leaderboards(file.parent / "results").boards[0].rows}
     texts = [f"mine (code=my_method.py [{digest(text)[:10]}])" for text in (SOURCE, file.read_text())]
     assert rows == {texts[0]: 3, texts[1]: 1, "naive": 3}
-    assert texts[0] in shell("leaderboard")
 
 
 @pytest.mark.long
@@ -402,10 +304,10 @@ def test_a_script(file: Path, guard: str) -> None:
     """Its jobs import it and do not sweep again; the code of run and job is one."""
     body = SWEEP if not guard else guard + SWEEP.replace("\n", "\n    ")
     (file.parent / "script.py").write_text(f"{SOURCE}\nprint('imported')\n{body}")
-    told = Shell(file.parent).python("script.py").splitlines()
+    told = python(file.parent, "script.py").splitlines()
     assert told[-2:] == [str(["finished"] * 4), digest((file.parent / "script.py").read_text())]
     assert told.count("imported") == 2  # by the script, and once to see that its jobs can
-    assert len(Shell(file.parent).records()) == 4
+    assert len(statuses(file.parent)) == 4
 
 
 @pytest.mark.long
@@ -424,7 +326,7 @@ def test_a_notebook(file: Path) -> None:
         "from IPython.core.interactiveshell import InteractiveShell\n"
         f"for cell in {cells!r}:\n    InteractiveShell.instance().run_cell(cell, store_history=True)\n"
     )
-    told = Shell(file.parent).python("shell.py").splitlines()
+    told = python(file.parent, "shell.py").splitlines()
     (made,) = (file.parent / "results" / "plugins").iterdir()
     assert told[-2:] == [str(["finished"] * 4), digest(made.read_text())]
     text = made.read_text()
