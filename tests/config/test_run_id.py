@@ -59,7 +59,6 @@ def test_slug_and_precision(registry: Registry) -> None:
     [
         BASE,
         changed(searcher="mdl", creator="mdl"),
-        changed(options={"preset": "default"}),
         changed(options={"edges": "top2", "cell_types": 2, "warm_start": True}),
         changed(options={"searcher.alpha": 0.01, "creator.restore": "best_valid"}),
         changed(options={"benchmark.stream.validation": 0.15}),
@@ -80,20 +79,16 @@ CHANGES: list[dict[str, Any]] = [
     {"strategy": "naive"},
     {"benchmark": "pmnist"},
     {"limit": 8},
-    {"limit": 9},
     {"synthetic": True},
     {"options": {"epochs": 3}},
     {"precision": "bf16"},
     {"precision": "bf16-features"},
     {"options": {"preset": "code"}},
-    {"options": {"preset": "paper_literal"}},
     {"options": {"genotype": "darts_v1"}},
     {"options": {"searcher.alpha": 0.02}},
-    {"options": {"creator.alpha": 0.02}},
     {"options": {"benchmark.stream.validation": 0.2}},
     {"options": {"benchmark.version": 3}},
     {"options": {"benchmark.protocols.smoke.training.epochs": 3}},
-    {"options": {"benchmark.protocols.smoke.images.train": 60}},
 ]
 
 
