@@ -12,8 +12,9 @@ from scripts.evidence.reference_runs import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
 from scripts.evidence.transfer_long import LONG_SET
+from scripts.pack_records import pack_records
 from seu_bench.results.record import record_path
-from seu_bench.results.record_files import PACKED_NAME, pack_records
+from seu_bench.results.record_files import PACKED_NAME
 
 #: Results folders of the sweeps.
 FOLDERS = (

@@ -40,9 +40,8 @@ def load_class(path: str, where: str) -> type[Any]:
     try:
         found = pkgutil.resolve_name(path)
     except (Exception, SystemExit) as error:
-        known = [
-            key for key, value in getattr(sys.modules.get(module), "__dict__", {}).items() if isinstance(value, type)
-        ]
+        inside = getattr(sys.modules.get(module), "__dict__", {})
+        known = [key for key, value in inside.items() if isinstance(value, type)]
         what = f"{path} cannot be imported: {type(error).__name__}: {error}{did_you_mean(name, known)}"
         remedy = "a module of your own is found in a folder of PYTHONPATH: PYTHONPATH=. seu-bench ..."
         raise RequestError(what, where=where, remedy=remedy) from error

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel
-
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import NewerRecordError, ResultsError
@@ -60,19 +58,12 @@ _RARE: Final = ("tuning_passes", "mask_bits")
 
 @dataclass(frozen=True)
 class LeaderboardBuild:
-    """The leaderboards of a results folder.
+    """The leaderboards of a results folder."""
 
-    Attributes:
-        records: all that were read, by run id, without what leaderboards do not need.
-        unread: runs that could not be read, by the reason.
-        boards: in the order of benchmarks, versions, protocols and scenarios.
-        paths: the files written.
-    """
-
-    records: Sequence[Record]
-    unread: Mapping[str, Sequence[str]]
-    boards: tuple[Leaderboard, ...]
-    paths: tuple[Path, ...] = ()
+    records: Sequence[Record]  # all that were read, by run id, without what leaderboards do not need
+    unread: Mapping[str, Sequence[str]]  # runs that could not be read, by the reason
+    boards: tuple[Leaderboard, ...]  # in the order of benchmarks, versions, protocols and scenarios
+    paths: tuple[Path, ...] = ()  # the files written
 
     def excluded(self, benchmark: str | None = None, *, unranked: bool = False) -> list[str]:
         """Say which records of a benchmark enter no leaderboard, one line for each reason, and which were not read.
@@ -92,9 +83,6 @@ def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) ->
 
     Raises:
         ResultsError: the folder does not exist.
-
-    Example:
-        ``pandas.DataFrame(read_leaderboards(Path("results")).boards[0].table())``
     """
     records, unread = collect(results, metrics)
     own = None if any(it.submitter for it in records) else results  # nobody runs something in a shared folder
@@ -157,9 +145,6 @@ def unranked_leaderboards(
     """Make leaderboards of the finished records that are never ranked, such as those of the protocol ``smoke``.
 
     Each has runs of one reason alone, and says it in its title. They are to look at: neither written nor compared.
-
-    Example:
-        ``unranked_leaderboards(read_leaderboards(Path("results")).records)``
     """
     places: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
@@ -168,8 +153,8 @@ def unranked_leaderboards(
             reason = "; ".join([reason, *[f"{name}: {it:,}" for name, it in numbers.items() if it is not None]])
             places[*_place(record), reason, record.data_fingerprint or ""].append(record)
     boards: dict[str, Leaderboard] = {}
-    for (*_, reason, fingerprint), runs in sorted(places.items(), key=lambda item: item[0]):
-        name = _free_name(runs[0], fingerprint, boards, f"{runs[0].protocol}-unranked")
+    for (*_, reason, _), runs in sorted(places.items(), key=lambda item: item[0]):
+        name = _free_name(runs[0], boards, "-unranked")
         boards[name] = _board(runs, metrics, name, unranked=reason)
     return tuple(boards.values())
 
@@ -190,8 +175,8 @@ def _boards(
         for record in there:
             if record.data_fingerprint and why_not_ranked(record) is None:
                 by_data[record.data_fingerprint].append(record)
-        for fingerprint, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
-            names.add(name := _free_name(runs[0], fingerprint, names))
+        for _, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
+            names.add(name := _free_name(runs[0], names))
             board = _board(runs, metrics, name, _excluded(there, unread))
             yield replace(board, missing=missing_references(runs, results))
 
@@ -249,11 +234,10 @@ def _choice(record: Record) -> list[Any]:
     return [names, *settings, learner_code(record), record.submitter]
 
 
-def _free_name(record: Record, fingerprint: str, taken: Iterable[str], protocol: str | None = None) -> str:
+def _free_name(record: Record, taken: Iterable[str], end: str = "") -> str:
     """Name a leaderboard's files; with the fingerprint's beginning, then a number, where another one is called so."""
-    plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{protocol or record.protocol}"
-    plain = plain[:200]  # file systems take 255 letters
-    longer = f"{plain}-{fingerprint[:8]}"
+    plain = f"{benchmark_title(record)}-v{record.benchmark_version}-{record.protocol}{end}"[:200]  # of 255 letters
+    longer = f"{plain}-{(record.data_fingerprint or '')[:8]}"
     candidates = itertools.chain([plain, longer], (f"{longer}-{number}" for number in itertools.count(2)))
     # Names come from records, which may hold anything: no letter may leave the folder.
     return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)
@@ -268,11 +252,8 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 
 def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
-    return [
-        f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})"
-        for reason, names in sorted(runs.items())
-        if names
-    ]
+    found = ((reason, names) for reason, names in sorted(runs.items()) if names)
+    return [f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})" for reason, names in found]
 
 
 def _is_trained_jointly(record: Record) -> bool:
@@ -291,11 +272,9 @@ _KINDS: Final[Mapping[Reference, Callable[[Record], bool]]] = {
 def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metric] = METRICS) -> list[Record]:
     """Compute the relative metrics of records; ``None`` where there is no reference, or something was not measured.
 
-    The reference of a run is the run of the kind that the metric says with the same benchmark, version, protocol,
-    scenario, data fingerprint, benchmark overrides, protocol settings, seed and network: the options ``backbone`` and
-    ``width``, or else the default backbone and the protocol's width. Where several configurations fit, the one counts
-    whose other options are all at their defaults, or as the protocol sets them; without such a one there is none. Of
-    several records of it the latest counts. Records that may not be ranked neither are nor have a reference.
+    The reference of a run is the run of the kind that the metric says in the same circumstances, with its seed and its
+    network. Where several configurations fit, the one counts whose other options are all as nobody set them; without
+    such a one there is none. Records that may not be ranked neither are nor have a reference.
     """
     relative = {name: metric for name, metric in metrics.items() if metric.relative}
     places = {id(it): canonical(_circumstances(it)) for it in records if why_not_ranked(it) is None}
@@ -303,10 +282,8 @@ def compare_with_reference(records: Sequence[Record], metrics: Mapping[str, Metr
     found = []
     for record in records:
         place = (places.get(id(record), ""), record.seed)
-        values = {
-            name: _value(name, metric, record, references[metric.reference].get(place))
-            for name, metric in relative.items()
-        }
+        own = {kind: found.get(place) for kind, found in references.items()}
+        values = {name: _value(name, metric, record, own[metric.reference]) for name, metric in relative.items()}
         completed = record.metrics | values
         found.append(record if completed == record.metrics else record.model_copy(update={"metrics": completed}))
     return found
@@ -364,11 +341,10 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
         details: whether to load stages, genotypes and all else that is most of what records hold.
 
     Returns:
-        A row per record, in the order of run ids. Columns are the record's keys, metrics by id (``metrics.<id>`` where
-        a key has that name), ``options.<name>``, ``environment.device``, .... What a record has per task and a metric
-        has of the last one is ``params_total_per_task`` and so on. What is counted is ``Int64`` in every folder, exact
-        and with ``pandas.NA``; what is measured is ``float64`` with NaN. ``frame.attrs["unreadable"]`` lists the runs
-        that could not be read.
+        A row per record, by run id. Columns are the record's keys, metrics by id (``metrics.<id>`` where a key has that
+        name), ``options.<name>``, ``environment.device``, .... What a record has per task and a metric has of the last
+        one is ``params_total_per_task`` and so on. What is counted is ``Int64``, exact and with ``pandas.NA``; what is
+        measured ``float64`` with NaN. ``frame.attrs["unreadable"]`` lists the runs that could not be read.
 
     Raises:
         ResultsError: the folder does not exist.
@@ -398,7 +374,7 @@ def load_records(folder: Path | str = "results", *, details: bool = False) -> pa
 
 
 def _flat(record: Record, keys: Iterable[str]) -> dict[str, Any]:
-    document = {key: _plain(getattr(record, key)) for key in keys}
+    document = record.model_dump(include={*keys})
     document |= {"may_be_ranked": record.may_be_ranked, "reference": reference_of(record)}
     parts = {key: document.pop(key) for key in (*CHOICES, "environment")}
     parts["environment.versions"] = parts["environment"].pop("versions")
@@ -406,12 +382,6 @@ def _flat(record: Record, keys: Iterable[str]) -> dict[str, Any]:
     document |= {f"{key}_per_task": document.pop(key) for key in _PER_TASK}
     document |= {_column(key): value for key, value in metrics.items()}
     return document | {f"{part}.{key}": value for part, values in parts.items() for key, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="python")
-    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def _column(metric: str) -> str:

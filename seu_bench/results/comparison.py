@@ -75,13 +75,8 @@ class Comparison:
 def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS) -> Comparison:
     """Compare two runs of one benchmark; differences are those of the second to the first.
 
-    Args:
-        one, other: their records.
-        metrics: those known, in the order of the comparison.
-
     Raises:
-        RequestError: they are of different benchmarks, versions, scenarios, protocols, data or tasks; all of it is
-            named.
+        RequestError: they are of different benchmarks, versions, scenarios, protocols, data or tasks; all is named.
     """
     if faults := _incomparable(one, other):
         raise RequestError(
@@ -96,19 +91,12 @@ def compare(one: Record, other: Record, metrics: Mapping[str, Metric] = METRICS)
         | {key: _sides(mine[task][key], its[task][key]) for key in mine[task]}
         for task in one.task_order
     ]
-    sides = {
-        key: _sides(one.metrics.get(key), other.metrics.get(key))
-        for key in in_order([*one.metrics, *other.metrics], metrics)
-    }
+    known = in_order([*one.metrics, *other.metrics], metrics)
+    sides = {key: _sides(one.metrics.get(key), other.metrics.get(key)) for key in known}
+    sides = {key: values for key, values in sides.items() if values[:2] != (None, None)}
     ours, theirs = _flat_settings(one), _flat_settings(other)
-    return Comparison(
-        one,
-        other,
-        one.task_order == other.task_order,
-        tasks,
-        {key: values for key, values in sides.items() if values[:2] != (None, None)},
-        {key: (ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)},
-    )
+    settings = {key: (ours.get(key), theirs.get(key)) for key in ours | theirs if ours.get(key) != theirs.get(key)}
+    return Comparison(one, other, one.task_order == other.task_order, tasks, sides, settings)
 
 
 def _sides(*pair: float | None) -> Sides:
@@ -198,15 +186,8 @@ class SeedComparison:
 def compare_over_seeds(
     boards: Iterable[Leaderboard], run_ids: Sequence[str], metrics: Mapping[str, Metric] = METRICS
 ) -> SeedComparison | None:
-    """Compare the configurations that runs belong to with the first run's, by :data:`COMPARED_BY`.
-
-    Args:
-        boards: the leaderboards of a results folder.
-        run_ids: of a run of each configuration; two of one configuration count once.
-        metrics: those known.
-
-    Returns:
-        The comparison; ``None`` where no leaderboard has all runs, or they are all of one configuration.
+    """Compare the configurations that runs belong to with the first run's, by :data:`COMPARED_BY`; ``None`` where no
+    leaderboard has all runs, or they are all of one configuration.
     """
     for board in boards:
         rows = {run_id: row for row in board.rows for run_id in row.run_ids.values()}
@@ -250,26 +231,17 @@ _Chosen: TypeAlias = Mapping[tuple[str, str | None], Set[str]]
 
 @dataclass(frozen=True)
 class BenchmarkComparison:
-    """Configurations that were run on all of several benchmarks.
-
-    Attributes:
-        metric: what they are ranked by, in its mean over the seeds that all have.
-        boards: one for each benchmark.
-        rows: by configuration, on each of the boards.
-        seeds: on each of the boards, those that all configurations have.
-        means: over these seeds, by benchmark and configuration.
-        excluded: learners that are not on all of them, or have too few seeds in common with the others there.
-    """
+    """Configurations that were run on all of several benchmarks."""
 
     protocol: str
     scenario: Scenario
-    metric: str
-    boards: tuple[Leaderboard, ...]
-    rows: Mapping[str, tuple[Row, ...]]
-    seeds: tuple[frozenset[int], ...]
-    means: Mapping[str, Mapping[str, float]]
+    metric: str  # what they are ranked by, in its mean over the seeds that all have
+    boards: tuple[Leaderboard, ...]  # one for each benchmark
+    rows: Mapping[str, tuple[Row, ...]]  # by configuration, on each of the boards
+    seeds: tuple[frozenset[int], ...]  # on each of the boards, those that all configurations have
+    means: Mapping[str, Mapping[str, float]]  # over these seeds, by benchmark and configuration
     ranks: RankComparison
-    excluded: tuple[str, ...]
+    excluded: tuple[str, ...]  # learners that are not on all of them, or have too few seeds in common with others
 
     @property
     def place(self) -> str:
@@ -300,13 +272,8 @@ def compare_over_benchmarks(
 
     A configuration is a strategy with its searcher and creator, and with the options in which it differs from what the
     protocol says: those that a protocol, or its tuning, chooses may be others on each benchmark. Of the benchmarks and
-    the configurations those are compared that leave no gap and give the largest table.
-
-    Args:
-        boards: the leaderboards of a results folder; of one benchmark the latest version counts, and of that the data
-            with the most records.
-        metric: what to rank by: one of which more, or less, is better.
-        metrics: those known.
+    the configurations those are compared that leave no gap and give the largest table; of one benchmark the latest
+    version counts, and of that the data with the most records.
     """
     by_place: dict[tuple[str, int], dict[str, Leaderboard]] = defaultdict(dict)
     for board in boards:  # of one version the data with the most records come first

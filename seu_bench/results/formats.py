@@ -36,19 +36,15 @@ _UNFAIR: Final = {"whole-stream": "validation images of all tasks before the las
 _WIDEST: Final = 24
 
 
-def intervals(board: Leaderboard, metrics: Sequence[str] | None = None, most: int | None = None) -> list[list[str]]:
-    """Rows of text as :meth:`Leaderboard.cells`: rank, configuration, 95 % confidence intervals of the means."""
-    names = board.columns if metrics is None else metrics
-    return [
-        [*texts[:2], *[_interval(board.columns[name], row.summary(name)) for name in names]]
-        for row, texts in zip(board.first(most), board.cells((), most), strict=True)
-    ]
-
-
-def _interval(metric: Metric, found: SampleSummary | None) -> str:
-    if found is None or found.low is None or found.high is None:
-        return "-"
-    return f"{metric.format_cell(found.low)} to {metric.format_cell(found.high)}"
+def intervals(board: Leaderboard, metrics: Iterable[str], most: int | None = None) -> list[list[str]]:
+    """Return rows of text as :meth:`Leaderboard.cells`: rank, configuration, 95 % confidence intervals of the means."""
+    rows = [texts[:2] for texts in board.cells((), most)]
+    for name in metrics:
+        shown = board.columns[name].format_cell
+        for row, texts in zip(board.first(most), rows, strict=True):
+            low, high = (getattr(row.summary(name), end, None) for end in ("low", "high"))
+            texts.append("-" if low is None or high is None else f"{shown(low)} to {shown(high)}")
+    return rows
 
 
 def notes(board: Leaderboard, best: str = "*", alike: str = "≈") -> Iterator[str]:
@@ -122,7 +118,7 @@ def to_markdown(board: Leaderboard) -> str:
         *(["## References", _table(columns, rows[learners:])] if board.references else []),
         "## Confidence intervals",
         "95 % confidence interval of the mean by Student's t with n - 1 degrees of freedom; `-` for one seed.",
-        _table(["rank", "configuration", *headings], intervals(board)),
+        _table(["rank", "configuration", *headings], intervals(board, board.columns)),
         "## Definitions",
         _items(f"{board.heading(name)}: {metric.summary}" for name, metric in board.columns.items()),
         "## Excluded",
@@ -155,12 +151,12 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
     """Return a leaderboard as a floating table of LaTeX with caption, label and notes.
 
     Args:
-        board: all rows of it are in the table, references below a rule.
+        board: all rows of it are in the table, references below a rule; the best mean of a compared column is bold, one
+            that does not differ from it significantly is underlined.
         columns: ids of metrics among ``board.columns``; :func:`usual_columns` by default.
 
     Returns:
-        Lines to ``\\input`` in a document that loads ``booktabs``. The best mean of a compared column is bold, a mean
-        that does not differ from it significantly is underlined.
+        Lines to ``\\input`` in a document that loads ``booktabs``.
 
     Example:
         ``Path("table.tex").write_text(to_latex(read_leaderboards(Path("results")).boards[0]))``
@@ -179,7 +175,7 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
         escape_latex(f"{text[0].upper()}{text[1:]}.")
         for text in notes(replace(board, missing=None), "bold:", "underlined:")
     ]
-    settings = [escape_latex(f"{text[0].upper()}{text[1:]}.") for text in board.settings]
+    settings = said[: len(board.settings)]
     caption = " ".join([escape_latex(f"{board.title}."), *settings, r"Mean $\pm$ standard deviation over seeds."])
     lines = [
         f"% {printable(board.title)}; data {printable(board.data_fingerprint)}",
@@ -219,12 +215,12 @@ def _latex_value(metric: Metric, found: SampleSummary | None, standing: Standing
     if found is None:
         return "--"
     mean, *deviation = mean_and_deviation(metric, found).replace(",", "{,}").split(" ± ")
-    marked = {
+    marks = {
         "best": rf"\mathbf{{{mean}}}",
         "not significant": rf"\underline{{{mean}}}",
         "too few seeds": f"{mean}^{{?}}",
     }
-    return "$" + r" \pm ".join([marked.get(str(standing), mean), *deviation]) + "$"
+    return "$" + r" \pm ".join([marks.get(str(standing), mean), *deviation]) + "$"
 
 
 def _latex_heading(text: str) -> str:

@@ -63,12 +63,9 @@ MARKS: Final[Mapping[Standing | None, str]] = {"best": "* ", "not significant": 
 class Row:
     """A configuration over its seeds.
 
-    Attributes:
-        number: from 1, in the whole leaderboard: a name for the row, and no rank.
-        configuration: the label, unique among the rows.
-        runs: by seed, in the order of seeds.
-        rank: by accuracy among all learners; ``None``: a reference, not measured, or too few seeds.
-        on_front: whether no other learner is as accurate and smaller, or as small and more accurate.
+    ``number`` is a name for the row in the whole leaderboard, ``rank`` by accuracy among all learners (``None``: a
+    reference, not measured, or too few seeds); on the front no other learner is as accurate and smaller, or as small
+    and more accurate.
     """
 
     number: int
@@ -141,37 +138,24 @@ class Row:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """The records of one benchmark, version, scenario, protocol and data fingerprint.
-
-    Attributes:
-        name: of its files, without extension.
-        records: that were counted.
-        excluded: which records were not counted and why, one line for each reason.
-        rows: by accuracy; references last.
-        columns: metrics shown, by id.
-        size: the metric of size of the front.
-        unranked: why its records are never ranked: nothing is compared then, and no file written.
-        views: why only some of the rows are here, one line for each reason.
-        changed: options changed from the protocol, the same in all rows that have them.
-        budgets: images kept in memory, where they are not the same for all that keep some.
-    """
+    """The records of one benchmark, version, scenario, protocol and data fingerprint."""
 
     benchmark: str
     benchmark_version: int
     scenario: Scenario
     protocol: str
     data_fingerprint: str
-    name: str
-    records: int
-    excluded: tuple[str, ...]
-    rows: tuple[Row, ...]
-    columns: Mapping[str, Metric]
-    size: str
+    name: str  # of its files, without extension
+    records: int  # that were counted
+    excluded: tuple[str, ...]  # which records were not counted and why, one line for each reason
+    rows: tuple[Row, ...]  # by accuracy; references last
+    columns: Mapping[str, Metric]  # shown, by id
+    size: str  # the metric of size of the front
     missing: MissingReferences | None = None
-    unranked: str | None = None
-    views: tuple[str, ...] = ()
-    changed: Mapping[str, Any] = field(default_factory=dict)
-    budgets: tuple[int, ...] = ()
+    unranked: str | None = None  # why its records are never ranked: nothing is compared then, and no file written
+    views: tuple[str, ...] = ()  # why only some of the rows are here, one line for each reason
+    changed: Mapping[str, Any] = field(default_factory=dict)  # from the protocol, the same in all rows that have it
+    budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
 
     def __repr__(self) -> str:
         return f"Leaderboard({self.title!r}, {len(self.rows)} rows)"
@@ -263,12 +247,10 @@ class Leaderboard:
     def table(self) -> list[dict[str, Any]]:
         """Return one flat dictionary per row, in the units of the record, e.g. for ``pandas.DataFrame``.
 
-        Beside the place, rank and configuration these have, for each of :attr:`columns`, ``<metric>_mean``, ``_std``,
-        ``_low`` and ``_high`` (95 % confidence interval of the mean; ``None``: not measured for every seed), for each
-        of :data:`COMPARED` ``<metric>_against_best``, options as JSON, and ``run_ids``.
+        ``<metric>_low`` and ``_high`` are the 95 % confidence interval of ``_mean``; ``None``: not measured for every
+        seed. Options are JSON.
         """
-        place = {key: getattr(self, key) for key in PLACE}
-        place |= {"unranked": self.unranked} if self.unranked is not None else {}
+        place = {key: getattr(self, key) for key in (*PLACE, *(["unranked"] if self.unranked is not None else []))}
         shown = ("rank", "row", "on_front", "configuration", "strategy", "searcher", "creator")
         return [
             {
@@ -416,10 +398,8 @@ def parse_view(
     """Parse what is to be shown of leaderboards, to a function that makes this view of one.
 
     Args:
-        budgets: limits such as ``params=5e6,macs=1e9``, in the units of records, of metrics that should be low; rows
-            that are above or were not measured are excluded.
-        pareto: only the front in these metrics, such as ``acc,params_total``, and references; in accuracy and size
-            where it is empty.
+        budgets: limits such as ``params=5e6,macs=1e9`` of metrics that should be low, in the units of records.
+        pareto: only the front in these metrics, ``acc,params_total``; in accuracy and size where it is empty.
         sort: the metric to sort by, the best first.
         metrics: those known.
     """

@@ -49,7 +49,7 @@ class MetricFunction(Protocol):
     summary: str
 
     def __call__(self, record: Record) -> Value:
-        """Compute the metric of a record whose accuracy matrix is complete."""
+        """Compute the metric of a record."""
 
 
 @dataclass(frozen=True)

@@ -68,14 +68,9 @@ class Environment(Document):
 
 
 class CodeRecord(Document):
-    """Code that a run used and that is not part of seu-bench, or its benchmark's file.
+    """Code that a run used and that is not part of seu-bench, or its benchmark's file; ``kind``: what it was used as.
 
-    Attributes:
-        kind: what it was used as: ``strategy``, ``searcher``, ``creator``, ``backbone``, ``data set``, ``metric``,
-            ``benchmark``, ``attached plugin``, ``attached metric``; ``benchmark file`` for one given by its path.
-        name: registered name, or name of the file.
-        package, version: that it was installed with; ``None``: it was not installed.
-        sha256: of its source, or of the benchmark's file; ``None``: that could not be read.
+    ``package`` is ``None`` where it was not installed, ``sha256`` where the source could not be read.
     """
 
     kind: str
@@ -95,15 +90,7 @@ class CodeRecord(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of a task's images: padding, background, normalisation, order of the pixels.
-
-    Attributes:
-        shape: channels, height and width of an image of the data set, which has 8 bits.
-        pad: zero pixels that are added on each side.
-        background: colour in [0, 1] that zero stands for; ``None``: grey images stay grey.
-        mean, std: of each channel, of pixels in [0, 1], or one for all.
-        permutation_seed: of the order of the pixels of an input; ``None``: as they are.
-    """
+    """What makes the network's input of a task's images of 8 bits, in this order; ``background`` is for zero."""
 
     shape: tuple[Integer, Integer, Integer]
     pad: Count
@@ -143,17 +130,7 @@ class TuningRecord(Document):
 
 
 class StageRecord(Document):
-    """Costs and curves of one stage of one task (0-based); ``None``: not measured, as in older records.
-
-    Attributes:
-        seconds, cpu_seconds: wall clock, and of all threads of the process.
-        image_passes: images passed forward, whether to train or to evaluate.
-        flops: floating-point operations of convolutions and matrix products, forward and backward.
-        clipped_share: of the optimiser's steps, those whose gradient's norm was above ``clip_norm``.
-        stability: of a quadratic penalty that the stage trained with.
-        chance_share: of the rewards of a search or creation, those that guessing would reach.
-        losses, accuracies: of each epoch, mean loss per image and accuracy in [0, 1]; empty where there is none.
-    """
+    """Costs and curves of one stage of one task (0-based), see docs/reference/records.md; ``None``: not measured."""
 
     name: str
     task: Integer
@@ -176,37 +153,9 @@ class Versioned(Document):
 
 
 class Record(Versioned):
-    """Record of a run. Lists are per task, in the order in which tasks were learned; older records lack some.
+    """Record of a run; docs/reference/records.md says what each key means.
 
-    Attributes:
-        reference: what the run is a reference of, which is never ranked; ``None`` for learners.
-        evaluation: ``validation``: withheld validation images stand in the place of test images.
-        first_tasks: so many tasks of the stream were learned; ``None``: all.
-        given_options: keys of the options that were given and are not the defaults.
-        tuned, matched: what chose some of the options.
-        attach, attached: import paths of what was attached of Avalanche, and the last values of attached metrics.
-        benchmark_file: path of the benchmark's file from the results folder; ``None``: it is known by name.
-        task_classes: outputs of each task's head; in the class-incremental scenario classes that no earlier task has.
-        task_labels: outputs of the classes of each task; empty where no class comes back.
-        task_class_names: names of the classes, in the order of their outputs.
-        one_class_tasks: places of the tasks whose images are of one class, so that every answer is right.
-        task_images: training, validation and test images.
-        task_inputs: what makes the network's input of a task's images.
-        accuracy_matrix: ``R[i][j]`` in [0, 1], accuracy on task j's test images after learning task i; ``None`` where
-            it was not measured.
-        task_confusion: how many of task i's test images were answered with a class of task j at the end, in the
-            class-incremental scenario.
-        task_class_counts: for each class, test images that were answered right at the end, and how many there are.
-        metrics: by id, defined in :mod:`seu_bench.results.record_metrics`; ``None``: not measured, or not defined.
-        params_total, params_active, macs: parameters stored, and on the task's own path, with its operations.
-        mask_bits: bits of binary masks that tell tasks apart.
-        memory_bytes: bytes of all that is kept for later tasks; ``memory_by_kind`` after the last task.
-        genotypes, paths, choices: the unit found for a task, the unit used in each layer, and what was done there.
-        unit_tasks: per layer, the task that each unit was made for.
-        data_fingerprint: of the data sets as loaded and how they are cut into tasks, without the seed.
-        weights_sha256: of the file with the model's weights; ``None``: none was saved.
-        record_sha256: :func:`record_digest` of a finished run's record, by which a later edit is seen.
-        code: what the run used that is not part of seu-bench; ``earlier_code`` before it was continued.
+    Lists are per task, in the order in which tasks were learned; older records lack some.
     """
 
     run_id: FileName
@@ -281,8 +230,7 @@ class Record(Versioned):
 
     @property
     def may_be_ranked(self) -> bool:
-        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked, and
-        with no task of one class."""
+        """Whether it can enter a leaderboard: finished, on all of the real data, by a protocol that is ranked."""
         is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
         is_real = not self.synthetic and not self.has_one_class_task
         return self.status == "finished" and self.ranked and is_real and is_whole

@@ -20,11 +20,10 @@ from seu_bench.results.record import (
     Record,
     parse_record,
     read_record,
-    record_path,
     runs_folder,
     unreadable,
 )
-from seu_bench.utils.files import refuse_link, write_atomic
+from seu_bench.utils.files import refuse_link
 from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
 
 #: Entry points that read the records of a folder that a plugin knows by a file or folder of the point's name in it.
@@ -81,7 +80,7 @@ def _items(results: Path) -> Iterator[_Item]:
         if item is not None:
             seen.add(item.run_id if isinstance(item, Record) else folder.name)
             yield item
-    yield from (item for _, item in _packed(results) if not isinstance(item, Record) or item.run_id not in seen)
+    yield from (item for _, item in packed_records(results) if not isinstance(item, Record) or item.run_id not in seen)
 
 
 def record_in(folder: Path) -> Record | ResultsError | None:
@@ -98,8 +97,8 @@ def record_in(folder: Path) -> Record | ResultsError | None:
         return error if os.path.lexists(file) else None  # removed meanwhile
 
 
-def _packed(results: Path) -> Iterator[tuple[bytes, _Item]]:
-    """The lines of ``records.jsonl`` and their records; each that cannot be read is an error."""
+def packed_records(results: Path) -> Iterator[tuple[bytes, _Item]]:
+    """Read the lines of ``records.jsonl`` and their records; each that cannot be read is an error."""
     path, places = results / PACKED_NAME, dict[str, str]()
     try:
         if not path.is_file():
@@ -131,51 +130,6 @@ def _on_line(line: bytes, where: str, places: dict[str, str]) -> _Item:
     )
 
 
-def pack_records(results: Path) -> Path:
-    """Write all records of a results folder to its ``records.jsonl``, in the order of run ids, and return that file.
-
-    Runs' folders stay as they are: what else they hold is not packed. Records that the file has already stay in it.
-
-    Raises:
-        ResultsError: a record cannot be read, or the file cannot be written. Nothing was changed.
-    """
-    documents = _packed_documents(results)
-    for folder in list_folder(runs_folder(results)):
-        if (item := record_in(folder)) is not None:
-            run_id = _required(item).run_id
-            documents[run_id] = json.loads(read_file(folder / RECORD_NAME))
-    lines = [json.dumps(documents[run_id], ensure_ascii=False, separators=(",", ":")) for run_id in sorted(documents)]
-    write_atomic(path := results / PACKED_NAME, "".join(f"{line}\n" for line in lines))
-    return path
-
-
-def unpack_records(results: Path) -> None:
-    """Write each record of ``records.jsonl`` to a run's folder, unless it has one, and remove the file.
-
-    Raises:
-        ResultsError: a line cannot be read, or a folder cannot be written. The file stays.
-    """
-    for run_id, document in _packed_documents(results).items():
-        if not (place := record_path(results, run_id)).exists():
-            write_atomic(place, _text(document))
-    (results / PACKED_NAME).unlink(missing_ok=True)
-
-
-def _packed_documents(results: Path) -> dict[str, dict[str, Any]]:
-    # Documents stay what they are: a record of an older version is not rewritten as one of this version.
-    return {_required(item).run_id: json.loads(line) for line, item in _packed(results)}
-
-
-def _required(item: _Item) -> Record:
-    if isinstance(item, ResultsError):
-        raise item
-    return item
-
-
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
-
-
 def find_record(results: Path, name: str) -> Record:
     """Find a record by a run id, a unique beginning of one, or a run's folder.
 
@@ -189,10 +143,12 @@ def find_record(results: Path, name: str) -> Record:
 def record_document(results: Path, name: str) -> str:
     """Return the JSON of a record as its file has it, with keys that this version does not know.
 
-    A packed record has the form of :func:`unpack_records`. Arguments and errors are those of :func:`find_record`.
+    Arguments and errors are those of :func:`find_record`.
     """
     found = _find(results, name)
-    return read_file(found / RECORD_NAME, LARGEST).decode() if isinstance(found, Path) else _text(json.loads(found))
+    if isinstance(found, Path):
+        return read_file(found / RECORD_NAME, LARGEST).decode()
+    return json.dumps(json.loads(found), indent=1) + "\n"
 
 
 def find_run(results: Path, name: str) -> Path:
@@ -204,7 +160,7 @@ def _find(results: Path, name: str) -> Path | bytes:
     """The folder of the run that ``name`` means, or the line on which it is packed."""
     if own := _own_folder(name):
         return own
-    packed = {item.run_id: line for line, item in _packed(results) if isinstance(item, Record)}
+    packed = {item.run_id: line for line, item in packed_records(results) if isinstance(item, Record)}
     folders = _run_names(results)
     run_id = _match(results, name, folders | packed.keys())
     return _checked(runs_folder(results) / run_id) if run_id in folders else packed[run_id]

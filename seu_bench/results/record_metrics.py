@@ -40,16 +40,19 @@ def _matrix(function: Callable[[AccuracyMatrix], float | None]) -> Callable[[Rec
     return lambda record: function(complete_matrix(record))
 
 
-def _confusion(function: Callable[[TaskConfusion, Sequence[float | None]], float | None]) -> Callable[[Record], Value]:
-    """A function of the confusion between tasks, and of the accuracies of the same answers, after the last task."""
+def _confusion(record: Record) -> TaskConfusion | None:
+    is_counted = record.scenario == "class" and len(record.task_confusion) == len(complete_matrix(record)) > 0
+    return record.task_confusion if is_counted else None
 
-    def compute(record: Record) -> float | None:
-        rows = complete_matrix(record)
-        if record.scenario != "class" or not rows or len(record.task_confusion) != len(rows):
-            return None
-        return function(record.task_confusion, rows[-1])
 
-    return compute
+def _cross_task_errors(record: Record) -> float | None:
+    counts = _confusion(record)
+    return None if counts is None else formulas.cross_task_errors(counts, complete_matrix(record)[-1])
+
+
+def _task_accuracy(record: Record) -> float | None:
+    counts = _confusion(record)
+    return None if counts is None else formulas.task_accuracy(counts)
 
 
 def _last(field: str) -> Callable[[Record], Value]:
@@ -128,13 +131,13 @@ METRICS: Final[Mapping[str, Metric]] = {
         column="incremental acc (%)",
     ),
     "task_accuracy": _score(
-        _confusion(lambda confusion, _: formulas.task_accuracy(confusion)),
+        _task_accuracy,
         "share of test images whose answer is a class of their own task, mean over tasks, after the last one; "
         "class-incremental only",
         column="task acc (%)",
     ),
     "cross_task_errors": Metric(
-        _confusion(formulas.cross_task_errors),
+        _cross_task_errors,
         "share of the errors that are a class of another task, after the last task; class-incremental only",
         unit="fraction",
         column="cross-task errors (%)",
@@ -281,16 +284,9 @@ def without_times(record: Record, metrics: Mapping[str, Metric] = METRICS) -> di
 def check_metrics(
     record: Record, metrics: Mapping[str, Metric], *, with_absent: bool = True
 ) -> tuple[list[str], list[str]]:
-    """Compare recorded metrics with what the rest of the record gives.
+    """Compare recorded metrics with what the rest of the record gives: differences, and what cannot be compared.
 
-    Args:
-        record: a finished run's.
-        metrics: those known, core's and those of plugins.
-        with_absent: whether a metric that could be computed and is not recorded is a difference. Records of earlier
-            versions do not have those that are new.
-
-    Returns:
-        Differences, and what cannot be compared, with the reason.
+    ``with_absent``: a metric that could be computed and is not recorded is a difference, but in older records.
     """
     faults, not_compared = [], []
     for name in dict.fromkeys([*(METRICS if with_absent else ()), *record.metrics]):

@@ -82,13 +82,8 @@ def _t_quantile(freedom: int) -> float:
 class PairedDifference:
     """The differences of two samples, the first less the second, on the seeds that both have.
 
-    Attributes:
-        pairs: number of seeds that both have.
-        mean, std, low, high: as in :class:`SampleSummary`.
-        hedges_g: Cohen's d_z without its bias in few pairs; ``None`` for too few, or equal ones.
-        p_value: of the two-sided paired t-test.
-        p_holm: corrected by Holm's method for the ``comparisons`` of the family; ``None`` for too few pairs.
-        by_seed: the differences.
+    Their summary, the effect (Cohen's d_z without its bias in few pairs; ``None`` for too few, or equal ones), the p
+    value of the two-sided paired t-test, and that after Holm's correction for the ``comparisons`` of the family.
     """
 
     pairs: int
@@ -112,10 +107,8 @@ def compare_paired(family: Sequence[tuple[BySeed, BySeed]]) -> list[PairedDiffer
     """Compare pairs of samples that are shown together.
 
     Args:
-        family: both samples of each comparison, values of a metric by seed.
-
-    Returns:
-        A difference for each, corrected by Holm's method for all of them that have enough seeds in common.
+        family: both samples of each comparison, values of a metric by seed; corrected is for those that have enough
+            seeds in common.
 
     Example:
         >>> low, high = {0: 0.50, 1: 0.52, 2: 0.51}, {0: 0.60, 1: 0.63, 2: 0.61}
@@ -124,20 +117,15 @@ def compare_paired(family: Sequence[tuple[BySeed, BySeed]]) -> list[PairedDiffer
     """
     differences = [_differences(one, other) for one, other in family]
     p_values = [_p_value(found) for found in differences]
-    tested = {
-        place: p_value
-        for place, p_value in enumerate(p_values)
-        if p_value is not None and len(differences[place]) >= FEWEST_PAIRS
-    }
+    enough = [place for place, found in enumerate(differences) if len(found) >= FEWEST_PAIRS]
+    tested = {place: p_value for place in enough if (p_value := p_values[place]) is not None}
     corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
     found = []
     for place, by_seed in enumerate(differences):
         own, p_holm = summarize(list(by_seed.values())), corrected.get(place)
         mean, std, low, high = (getattr(own, part, None) for part in ("mean", "std", "low", "high"))
-        p_values_and_verdict = (p_values[place], p_holm, len(tested), judge(p_holm, "seeds"))
-        found.append(
-            PairedDifference(len(by_seed), mean, std, low, high, _hedges_g(own), *p_values_and_verdict, by_seed)
-        )
+        said = (_hedges_g(own), p_values[place], p_holm, len(tested), judge(p_holm, "seeds"))
+        found.append(PairedDifference(len(by_seed), mean, std, low, high, *said, by_seed))
     return found
 
 
@@ -157,13 +145,7 @@ def judge(p_holm: float | None, of: Literal["seeds", "benchmarks"]) -> Verdict:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p values of a family of tests by Holm's method (S. Holm, 1979): the i-th smallest of m, from 0, times
-    m - i, no less than those before it and at most 1.
-
-    Example:
-        >>> holm([0.02, 0.01, 0.5])
-        [0.04, 0.03, 0.5]
-    """
+    """Correct p values of a family of tests by Holm's method (S. Holm, 1979)."""
     corrected, least = [0.0] * len(p_values), 0.0
     for step, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
         least = max(least, min(1.0, (len(p_values) - step) * p_values[place]))
@@ -199,10 +181,8 @@ def _differences(one: BySeed, other: BySeed) -> dict[int, float]:
 
 def usual_seeds(samples: Iterable[Iterable[int]]) -> frozenset[int]:
     """Return the seeds that most samples have: the most frequent set of them, of several the largest."""
-    counts = Counter(map(frozenset, samples))
-    return max(
-        counts, key=lambda seeds: (counts[seeds], len(seeds), [-seed for seed in sorted(seeds)]), default=frozenset()
-    )
+    found = Counter(map(frozenset, samples))
+    return max(found, key=lambda it: (found[it], len(it), [-seed for seed in sorted(it)]), default=frozenset())
 
 
 def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
@@ -210,11 +190,6 @@ def rank_by_common_seeds(samples: Sequence[BySeed]) -> list[int | None]:
 
     Equal ones share a rank. ``None`` for those that have fewer than :data:`FEWEST_PAIRS` of :func:`usual_seeds`, or
     than all of these, if there are fewer.
-
-    Example:
-        >>> easy, hard = {0: 0.9, 1: 0.9, 2: 0.9}, {3: 0.1, 4: 0.1}
-        >>> rank_by_common_seeds([easy | hard, {seed: 0.95 for seed in easy | hard}, {seed: 0.85 for seed in easy}])
-        [2, 1, 3]
     """
     import numpy as np
 

@@ -11,9 +11,9 @@ from support.commands import Answer, Command
 from support.records import a_record
 from support.shown import rendered
 
+from scripts.pack_records import pack_records
 from seu_bench.cli.run import summary_lines
 from seu_bench.results.record import Record, read_record, record_path, write_record
-from seu_bench.results.record_files import pack_records
 
 SMALL = ("--strategy", "naive", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1")
 
@@ -52,7 +52,7 @@ def test_quiet_commands(command: Command, record: Record, results: Path) -> None
     """Each prints what a script would go on with: files, ids, or the verdict."""
     place = ("--results", results)
     assert command("leaderboard", "-q", *place).out == ""
-    assert command("-q", "report", "--figures", 0, *place).out == f"{results / 'report.html'}\n"
+    assert command("-q", "report", "--top", 0, *place).out == f"{results / 'report.html'}\n"
     assert command("verify", record.run_id, "-q", *place) == Answer(0, "no difference found\n", "")
     assert command("sweep", "-q", *SMALL, *place) == Answer(0, f"{record.run_id}\n", "")
     pending = command("sweep", "-q", "--dry-run", "--seeds", "0-2", *SMALL, *place)

@@ -64,17 +64,17 @@ def test_unreadable_run_is_listed(command: Command, results: Path) -> None:
 
 def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> None:
     """A page is not replaced by an empty one unless that is asked for."""
-    assert command("report", "--figures", 0, "--results", results).status == 0
+    assert command("report", "--top", 0, "--results", results).status == 0
     page = results / "report.html"
     before = page.read_bytes()
     for folder in runs_folder(results).iterdir():
         (folder / "record.json").write_text("{}")
-    answer = command("report", "--figures", 0, "--results", results)
+    answer = command("report", "--top", 0, "--results", results)
     assert answer.status == 2
     assert "would be replaced by an empty one" in answer.err
     assert page.read_bytes() == before
     page.unlink()
-    assert command("report", "--figures", 0, "--results", results).status == 0
+    assert command("report", "--top", 0, "--results", results).status == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "device"])
@@ -90,7 +90,7 @@ def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Pat
     else:
         path = Path("/dev/null")
     mode = path.lstat().st_mode
-    answer = command("report", "--figures", 0, "--output", path, "--results", results)
+    answer = command("report", "--top", 0, "--output", path, "--results", results)
     assert answer.status == 2
     assert f"it is a {kind}, not a regular file" in answer.err and str(path) in answer.err
     assert path.lstat().st_mode == mode
@@ -100,7 +100,7 @@ def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Pat
 @pytest.mark.parametrize("path", ["", "x" * 300])
 def test_output_that_is_no_path(command: Command, results: Path, path: str) -> None:
     """Neither the working folder nor a traceback."""
-    answer = command("report", "--figures", 0, "--output", path, "--results", results)
+    answer = command("report", "--top", 0, "--output", path, "--results", results)
     assert answer.status == 2
     assert "the path is empty" in answer.err if not path else "File name too long" in answer.err
 

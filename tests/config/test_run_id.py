@@ -123,7 +123,7 @@ def test_where_a_file_lies_is_no_matter(registry: Registry, tmp_path: Path) -> N
 def test_classes_by_name_are_classes_by_number(registry: Registry) -> None:
     """One run however its classes are given; its record has numbers, so that leaderboards count both as one."""
     numbers = {"benchmark.stream.groups": [[0, 1], [5, 2]], "benchmark.stream.order": [1, 0]}
-    names = {"benchmark.stream.groups": [["airplane", 1], ["dog", "bird"]], "benchmark.stream.order": ["bird", 0]}
+    names = {"benchmark.stream.groups": [["airplane", 1], ["dog", "bird"]], "benchmark.stream.order": [1, 0]}
     one, other = (
         resolve(registry, changed(benchmark="split_cifar10", options=options)) for options in (numbers, names)
     )

@@ -41,7 +41,7 @@ def faults(value: dict[str, Any]) -> list[str]:
         ({**CLASSES, "input": {"pad": 1.5}}, "stream.input.pad", "valid integer", "1.5"),
         ({**CLASSES, "validatoin": 0.2}, "stream.validatoin", "no such key (did you mean 'validation'?)", "0.2"),
         ({**CLASSES, "order": "shufled"}, "stream.order", "(did you mean 'shuffled'?) or Input", "'shufled'"),
-        ({**CLASSES, "order": [0, -1]}, "stream.order[1]", "must be at least 0", "-1"),
+        ({**CLASSES, "order": [0, -1]}, "stream.order[1]", "greater than or equal to 0", "-1"),
         ({**NAMED, "groups": ["rose"]}, "stream.groups[0]", "valid list", "'rose'"),
         ({**NAMED, "groups": [[True]]}, "stream.groups[0][0]", "must be a class", "True"),
         ({"kind": "clases"}, "stream", "'clases' found using 'kind'", None),
@@ -69,7 +69,7 @@ def test_key_value_and_what_it_must_be(value: dict[str, Any], key: str, said: st
         (document({**TASKS, "order": ["a", "b", "b"]}), "order must name each of a, b once"),
         (document({**TASKS, "tasks": {"a": {"dataset": "x", "labels": [1], "classes": 2}}}), "give one of labels"),
         (document({**TASKS, "tasks": {"a": {"dataset": "x", "train_per_class": 3}}}), "give both train_per_class"),
-        (document(datasets={"a": {"kind": "folder", "size": 8}}), "datasets.a: the folder of class folders is missing"),
+        (document(datasets={"a": {"kind": "folder", "size": 8}}), "datasets.a.path: is missing"),
         (document(default_protocol="quick"), "default_protocol 'quick' is not one of paper"),
     ],
 )

@@ -68,11 +68,11 @@ def test_driver_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message", "remedy"),
     [
-        (("--ray-address", "127.0.0.1:9"), "nobody answers at 127.0.0.1:9", "ray start --head"),
-        (("--ray-address", "nonsense"), "'nonsense' is no address of a Ray", "HOST:PORT"),
-        (("--ray-address", "auto"), "Ray cannot be used", "ray start --head"),
+        (("-o", "executor.address=127.0.0.1:9"), "nobody answers at 127.0.0.1:9", "ray start --head"),
+        (("-o", "executor.address=nonsense"), "'nonsense' is no address of a Ray", "HOST:PORT"),
+        (("-o", "executor.address=auto"), "Ray cannot be used", "ray start --head"),
         (("-o", "executor.cpus=1000"), "no machine of this Ray has room for a job of 1000 cores", "executor.cpus=N"),
-        (("--gpus", "8"), "no machine of this Ray has room", "executor.gpus=N"),
+        (("-o", "executor.gpus=8"), "no machine of this Ray has room", "executor.gpus=N"),
     ],
 )
 def test_refused(tmp_path: Path, asked: tuple[str, ...], message: str, remedy: str) -> None:

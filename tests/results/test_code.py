@@ -65,14 +65,6 @@ def test_rows(tmp_path: Path, put: Put) -> None:
     assert found is not None and [row.configuration for row in found.others] == LABELS[1:]
 
 
-def test_rows_of_one_code(tmp_path: Path, put: Put) -> None:
-    """The code stands in no label where it tells nothing; a data set is told apart by its fingerprint."""
-    put(0, 0.9, code=(OLD, as_kind(OLD, "data set")))
-    put(1, 0.9, code=(OLD, as_kind(NEW, "data set"), as_kind(NEW, "benchmark file")))
-    (board,) = leaderboards(tmp_path)
-    assert [(row.configuration, row.seeds) for row in board.rows] == [("mine", 2)]
-
-
 def test_metric_of_two_versions(tmp_path: Path, put: Put) -> None:
     """It has no mean over the seeds, and costs nothing else."""
     for seed, code in enumerate((OLD, OLD, NEW)):

@@ -14,7 +14,6 @@ from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.compare import comparison_tables
 from seu_bench.errors import RequestError
-from seu_bench.metrics import forgetting
 from seu_bench.results.comparison import (
     COMPARED_BY,
     BenchmarkComparison,
@@ -23,8 +22,6 @@ from seu_bench.results.comparison import (
     compare_over_seeds,
 )
 from seu_bench.results.record import Environment, Record, StageRecord
-from seu_bench.results.record_files import read_records
-from seu_bench.results.statistics import compare_paired
 
 RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 
@@ -130,23 +127,6 @@ class TestTwoRuns:
         narrow = rendered(comparison_tables(compare(odd, a_run())))
         assert max(map(len, narrow.splitlines())) <= 80 and "…" not in narrow
 
-    def test_published_runs(self, command: Command) -> None:
-        naive, seu = (f"split_digits-quick-{name}-seed0" for name in ("naive", "seu"))
-        answer = command("compare", naive, seu, "--results", RECORDS, "--format", "json")
-        (found,) = json.loads(answer.out)["runs"]
-        records = {record.run_id: record for record in read_records(RECORDS) if isinstance(record, Record)}
-        for side, run_id in enumerate(found["runs"]):
-            matrix = records[run_id].accuracy_matrix
-            assert [task["final"][side] for task in found["tasks"]] == list(matrix[-1])
-            falls = [task["forgetting"][side] for task in found["tasks"]]
-            assert falls[-1] is None and sum(falls[:-1]) / 4 == pytest.approx(forgetting(matrix))
-            seconds = sum(task["seconds"][side] for task in found["tasks"])
-            assert seconds == pytest.approx(records[run_id].metrics["train_seconds"])
-        text = command("compare", naive, seu, "--results", RECORDS)
-        assert (text.status, text.err) == (0, "")
-        for part in ("accuracy of each task (%)", "classes 4-5", "points", "options.warm_start", "naive"):
-            assert part in text.out
-
     @pytest.mark.parametrize(
         ("names", "said"),
         [
@@ -173,17 +153,6 @@ class TestOverSeeds:
                 task = {"task_order": (0,), "task_names": ("all",), "accuracy_matrix": ((acc,),)}
                 put(seed, acc, strategy=f"s{place}", **task)
         return tmp_path
-
-    def test_holm_changes_the_verdict(self, results: Path) -> None:
-        """One comparison is significant; beside four that are no clearer none is."""
-        boards = leaderboards(results)
-        (expected,) = compare_paired([(dict(enumerate(UNCLEAR)), dict(enumerate(FIRST)))])
-        alone = compare_over_seeds(boards, ["run-001", "run-005"])
-        together = compare_over_seeds(boards, [f"run-{1 + 4 * place:03d}" for place in range(6)])
-        assert alone is not None and together is not None
-        (found,) = alone.metrics["acc"]
-        assert (found, found.verdict, found.p_holm) == (expected, "significant", found.p_value)
-        assert {(each.verdict, each.comparisons) for each in together.metrics["acc"]} == {("not significant", 5)}
 
     def test_differences_are_to_the_first(self, results: Path) -> None:
         """Of all metrics that were measured, whichever run of a configuration is named."""

@@ -65,15 +65,6 @@ class TestAggregation:
         assert board.cells()[1][3:] == ["-"] * len(COLUMNS)
         assert "" in {row["mixed_score_mean"] for row in csv.DictReader(io.StringIO(to_csv([board])))}
 
-    def test_columns_of_what_few_have(self, tmp_path: Path, put: Put) -> None:
-        """0 of those that have none says something beside those that do; cost of tuning is known to budgets."""
-        put(strategy="naive", metrics={"acc": 0.5, "mask_bits": 0, "tuning_passes": None})
-        assert not {"mask_bits", "tuning_passes"} & set(leaderboards(tmp_path)[0].columns)
-        put(strategy="packnet", metrics={"acc": 0.6, "mask_bits": 3_000_000, "tuning_passes": 6_000_000})
-        (board,) = leaderboards(tmp_path)
-        assert [board.heading(name) for name in ("mask_bits", "tuning_passes")] == ["masks (Mbit)", "tuning (M passes)"]
-        assert [row.mean("mask_bits") for row in board.rows] == [3_000_000, 0]
-
     def test_repeated_seed_counts_the_latest(self, tmp_path: Path, put: Put) -> None:
         put(0, 0.9, started="2026-01-02T00:00:00")
         put(0, 0.1, started="2026-01-01T00:00:00")
@@ -319,16 +310,6 @@ class TestReferences:
         said = " ".join(rendered(leaderboard_table(board, 1), width=200).split())
         assert "○ references, which come last and are not ranked: oracle: knows all answers" in said
         assert "1 of 2 learners; the leaderboard's files" in said
-
-    def test_missing_ones_are_named_with_a_command(self, board: Leaderboard, put: Put, tmp_path: Path) -> None:
-        wanted = "seu-bench sweep --strategy independent,cumulative --benchmark cifar10 --protocol quick --seeds 0-2"
-        wanted += f" --results {tmp_path}"
-        page = to_markdown(parse_view(pareto="")(board))
-        assert f"references that are missing here: independent, cumulative; make them: {wanted}" in page
-        assert board.document()["missing_references"] == {"names": ("independent", "cumulative"), "command": wanted}
-        for strategy in ("independent", "cumulative"):
-            put(0, strategy=strategy)
-        assert leaderboards(tmp_path)[0].missing is None
 
 
 class TestUnranked:

@@ -12,8 +12,7 @@ import pytest
 from support.commands import FEW_IMAGES, Command, Install, folder_of_run
 
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.building import read_leaderboards
-from seu_bench.results.metric import Metric, as_metric
+from seu_bench.results.metric import Metric
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import METRICS, without_times
 
@@ -132,12 +131,11 @@ def test_verified_as_core_s_are(folder: Path, command: Command, tmp_path: Path) 
     assert answer.status == 0 and "not compared" not in answer.out
     path = folder / "record.json"
     document = json.loads(path.read_text(encoding="utf-8"))
-    for name, status in (("worst", 1), ("naps", 1), ("acc", 1), ("battery", 0)):
+    for name, is_fault in (("worst", True), ("naps", True), ("acc", True), ("battery", False)):
         changed = document | {"metrics": document["metrics"] | {name: 0.123}, "record_sha256": None}
         path.write_text(json.dumps(changed), encoding="utf-8")
         answer = command(*words)
-        assert (answer.status != 0) == bool(status), name
-        assert (f"{name}: recorded 0.123, found" in answer.out) == bool(status), name
+        assert (f"{name}: recorded 0.123, found" in answer.out) == is_fault, name
 
 
 def test_what_depends_on_the_machine_is_no_difference(folder: Path) -> None:
@@ -146,16 +144,6 @@ def test_what_depends_on_the_machine_is_no_difference(folder: Path) -> None:
     assert without_times(slower, metrics) == without_times(record, metrics)
     other = record.model_copy(update={"metrics": record.metrics | {"worst": 0.123}})
     assert without_times(other, metrics) != without_times(record, metrics)
-
-
-def test_columns_where_records_have_the_metric(folder: Path, tmp_path: Path) -> None:
-    """A plugin that is installed changes no leaderboard of runs made without it."""
-    path = folder / "record.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    del document["metrics"]["worst"]
-    path.write_text(json.dumps(document), encoding="utf-8")
-    (board,) = read_leaderboards(tmp_path / "results", Registry().known_metrics).boards
-    assert "worst" not in board.columns and "acc" in board.columns
 
 
 @pytest.mark.parametrize(
@@ -188,17 +176,6 @@ def test_results_are_read_where_a_plugin_is_broken(folder: Path, install: Instal
 
 
 class TestMetric:
-    def test_plain_function_has_defaults(self) -> None:
-        def given(record: Any) -> int:
-            return 7
-
-        given.summary = "seven"  # type: ignore[attr-defined]
-        metric = as_metric(given)  # type: ignore[arg-type]
-        assert metric == Metric(given, "seven")
-        assert (metric.unit, metric.higher_is_better, metric.column) == ("", None, None)
-        assert metric.from_record and not metric.machine_dependent
-        assert as_metric(metric) is metric
-
     @pytest.mark.parametrize("value", ["many", True, [1]])
     def test_no_number(self, value: Any) -> None:
         with pytest.raises(TypeError, match="no number"):

@@ -182,20 +182,6 @@ class TestWhichReference:
         found = compared(a_record("a0"), a_record("a1", seed=1), joint(), joint("j1", seed=1, options=tuned))
         assert (found["a0"][0], found["a1"][0]) == (pytest.approx(SHARE), None)
 
-    def test_what_the_protocol_sets_for_joint_is_its_default(self) -> None:
-        settings = SETTINGS | {"strategies": {JOINT: {"epochs": 20}}}
-        found = compared(
-            a_record("a", protocol_settings=settings),
-            joint("set", options=options(epochs=20), protocol_settings=settings),
-            joint("given", ((), (1.0, 1.0)), options=options(epochs=30), protocol_settings=settings),
-        )
-        assert found["a"][0] == pytest.approx(SHARE)
-
-    def test_of_repeated_runs_the_latest(self) -> None:
-        late = joint("late", started="2026-01-02T00:00:00")
-        early = joint("z-early", ((), (1.0, 1.0)), started="2026-01-01T00:00:00")
-        assert compared(late, early, a_record("a"))["a"][0] == pytest.approx(SHARE)
-
     def test_odd_settings_and_options(self) -> None:
         odd = {"protocol_settings": {"model": [1], "strategies": {JOINT: None}}, "options": {"width": [1]}}
         found = compared(a_record("a", **odd), joint(**odd), joint("other", **odd | {"options": {"width": {}, "x": 1}}))
@@ -269,15 +255,6 @@ def test_strategies_declare_themselves() -> None:
         declared[name] = resolve(registry(), Request(strategy=name, protocol="smoke", options=options)).reference
     found = {name: text for name, text in declared.items() if text}
     assert found == {name: REFERENCE_ROWS[name] for name in (*REQUIRED, "nearest_mean")}
-
-
-@pytest.mark.parametrize(
-    ("searcher", "creator", "is_one"), [("random", "all_new", True), ("random", None, False), (None, "all_new", False)]
-)
-def test_the_control_declares_itself(searcher: str | None, creator: str | None, is_one: bool) -> None:
-    """By both of its components."""
-    run = resolve(registry(), Request(strategy="seu", searcher=searcher, creator=creator, protocol="smoke"))
-    assert (run.reference is not None) == is_one
 
 
 def test_missing_ones_have_a_command() -> None:

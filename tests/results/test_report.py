@@ -20,7 +20,7 @@ from support.commands import Command
 from support.report_records import HOSTILE, published, put, put_all
 
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results.report.page import ReportFiles, Table, choose, write_report
+from seu_bench.results.report.page import ReportFiles, Table, write_report
 
 KINDS = ("average-accuracy", "accuracy-parameters", "heat-maps")
 
@@ -224,14 +224,6 @@ class TestStrangers:
         for name in ("page.pdf", "page", "page.csv"):
             with pytest.raises(OptionError, match="is not called one"):
                 write_report(tmp_path, tmp_path / name)
-
-
-def test_choice_of_configurations() -> None:
-    """The best of each strategy first."""
-    strategies = ["a", "a", "seu", "seu", "b", "naive"]
-    assert choose(strategies, 2) == [0, 2]
-    assert choose(strategies, 4) == [0, 2, 4, 5]
-    assert choose(strategies, 99) == [0, 1, 2, 3, 4, 5]
 
 
 def test_references_are_apart(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from seu_bench.results import Layout
 from seu_bench.results.comparison import compare_over_benchmarks
 from seu_bench.results.record import Record
 from seu_bench.results.report.charts import (
-    MOST_RANKED,
     Chart,
     Configuration,
     accuracy_against,
@@ -127,13 +126,6 @@ class TestValues:
         odd = configuration(record.model_copy(update={"metrics": record.metrics | {"params_total": value}}))
         assert render(accuracy_against("params_total", [odd]), Layout())["png"].startswith(b"\x89PNG")
 
-    def test_a_wide_table_is_turned(self) -> None:
-        long = published("naive", 0).model_copy(
-            update={"accuracy_matrix": tuple((0.5,) * (row + 1) for row in range(60)), "task_names": ("x",) * 60}
-        )
-        table = average_accuracy([configuration(long)]).table()
-        assert len(table) == 1 + 60 and {len(row) for row in table} == {2}
-
 
 #: Mean accuracies on each benchmark: a is always the best of four, the others change places.
 TABLE = {
@@ -163,14 +155,6 @@ class TestRanks:
         assert json.dumps(plotly_figure(chart), allow_nan=False) and len(render(chart, Layout())) == 3
         two = average_ranks(compare_over_benchmarks(boards[:2])[0])
         assert two.span is None and "Nothing is said of significance" in two.caption
-
-    def test_many_are_cut(self, tmp_path: Path, put: Put) -> None:
-        for benchmark in ("one", "two", "three"):
-            for place in range(MOST_RANKED + 3):
-                put(0, place / 100, strategy=f"s{place:02d}", benchmark=benchmark)
-        chart = average_ranks(compare_over_benchmarks(leaderboards(tmp_path))[0])
-        assert len(chart.categories) == MOST_RANKED and len(chart.table()) == MOST_RANKED + 4
-        assert "3 more are in the table" in chart.caption
 
 
 def test_basis() -> None:

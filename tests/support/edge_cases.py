@@ -39,7 +39,7 @@ OPTIONS: Final = (
     "-o", "--output", "--format", "--budget", "--pareto", "--columns", "--unranked", "-q", "-v", "--sort", "--ranks",
     "--rows", "--state", "--task", "--to", "--device", "--precision", "--evaluation", "--first-tasks", "--tuned",
     "--match", "--method", "-g", "--trials", "--sampler", "--max-seconds", "--checkpoint-every", "--log",
-    "--log-option", "--data-root", "--executor", "--jobs", "--figures", "--top",
+    "--log-option", "--data-root", "--executor", "--jobs", "--top",
 )  # fmt: skip
 BENCHMARK: Final = """
 name = "edge"
@@ -115,7 +115,7 @@ def run_folder(chance: random.Random, folder: Path, base: Path) -> Case:
     asked = (
         *(["runs"], ["runs", "--format", "json"], ["leaderboard"], ["leaderboard", "--format", "csv"]),
         *(["show", name], ["show", run], ["verify", name], ["verify", run], ["compare", name, run]),
-        *(["report", "--figures", "0"], resumed()),
+        *(["report", "--top", "0"], resumed()),
     )
     return [*chance.choice(asked), "--results", str(folder / "results")]
 

@@ -82,7 +82,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
     "beside": 940, "cli": 2_680, "config": 1_650, "data": 2_510, "engine": 3_100, "models": 1_230, "plugin": 1_290,
-    "results": 4_410, "sweeps": 1_600, "testing": 1_540, "training": 3_050, "utils": 1_210,
+    "results": 4_200, "sweeps": 1_600, "testing": 1_540, "training": 3_050, "utils": 1_210,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 14_360), ("tests", 40_500), ("scripts", 5_700)):
+    for folder, most in (("plugins", 14_360), ("tests", 34_400), ("scripts", 5_400)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 
