@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -380,8 +379,5 @@ def basis(configurations: Sequence[Configuration]) -> str:
 
 
 def _seed_counts(counts: Sequence[int]) -> str:
-    """``10 seeds each``, or how many configurations have how many: ``10 seeds (6 configurations), 5 seeds (2)``."""
-    found = sorted(Counter(counts).items(), reverse=True)
-    if len(found) == 1:
-        return f"{counts[0]} seed{'s' * (counts[0] != 1)}{' each' * (len(counts) > 1)}"
-    return ", ".join(f"{seeds} seeds ({number} configurations)" for seeds, number in found)
+    least, most = min(counts), max(counts)
+    return f"{least} to {most} seeds each" if least < most else f"{most} seed{'s' * (most != 1)} each"
