@@ -166,16 +166,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped.
-
-    Attributes:
-        kind: part of its file name.
-        numbers: headings and rows of its table where they are not those of its values.
-        is_log: whether ``x`` is logarithmic.
-        categories: names at 0, 1, ... from the top, in place of ``y``.
-        span: is shaded.
-        color_label: of the scale of matrices.
-    """
+    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped."""
 
     kind: str
     heading: str
@@ -184,11 +175,11 @@ class Chart:
     y: str
     series: Sequence[Series] = ()
     matrices: Mapping[str, Values] = field(default_factory=dict)
-    numbers: Sequence[Sequence[str]] = ()
-    is_log: bool = False
-    categories: Sequence[str] = ()
-    span: tuple[float, float] | None = None
-    color_label: str = ""
+    numbers: Sequence[Sequence[str]] = ()  # headings and rows of its table where they are not those of its values
+    is_log: bool = False  # in x
+    categories: Sequence[str] = ()  # names at 0, 1, ... from the top, in place of y
+    span: tuple[float, float] | None = None  # shaded
+    color_label: str = ""  # of the scale of matrices
 
     def table(self) -> list[Sequence[str]]:
         """Return headings and rows with all values."""
