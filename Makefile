@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-real test-cluster test-crash structure docs lint types perf evidence evidence-run evidence-publish audit lock format clean
+.PHONY: help demo test test-long test-real test-cluster test-crash weekly structure docs lint types perf evidence evidence-run evidence-publish audit lock format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -20,9 +20,11 @@ $(READY): setup.cfg setup.py pyproject.toml requirements.lock
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
 	$(BIN)/seu-bench run --verbose --strategy seu --benchmark split_digits
 
-# Two processes of one thread each: more threads would only take the cores from each other.
+# Two processes of one thread each: more threads would only take the cores from each other. What Python compiles is kept.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error
+
 test: lint types ## lint, types, then all tests but the long ones
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
+	$(PYTEST) -m "not long and not slow and not crash and not cluster" -n 2 --dist loadfile
 
 lint: $(READY) ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -32,16 +34,18 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 test-long: $(READY) ## tests that take seconds each: contracts of every component, processes, whole runs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
+	$(PYTEST) -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
-	$(BIN)/python -m pytest -W error -m "slow" tests
+	$(PYTEST) -m "slow" tests
 
 test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is started as root where it is installed
-	$(BIN)/python -m pytest -W error -m "cluster" tests
+	$(PYTEST) -m "cluster" tests
 
 test-crash: $(READY) ## kill runs at many points of every stage and resume them; ten minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error -m "crash" -n 2 --dist worksteal
+	$(PYTEST) -m "crash" -n 2 --dist worksteal
+
+weekly: test test-long test-cluster test-real test-crash ## all of them; an hour
 
 structure: ## print rooms, lines, imports between modules, circles, public names; needs nothing installed
 	$(PYTHON) scripts/structure.py

@@ -16,7 +16,6 @@ from typing import Any
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.training.interfaces import Component
 from seu_bench.training.stage import EpochReport, Result, Stage, StageProgress
-from seu_bench.utils.hardware import impossible_value
 from seu_bench_kit.components import CreationTask, SearchTask, component_passes
 
 
@@ -119,12 +118,7 @@ class GuardedStage(Stage[Result]):
         except (Exception, SystemExit) as error:
             if error is self._callback_error:
                 raise
-            if isinstance(error, SeuBenchError):
-                known = error
-            elif (told := impossible_value(error)) is not None:
-                known = RunError(told[0], remedy=told[1])
-            else:
-                known = RunError(f"{type(error).__name__}: {error}")
+            known = error if isinstance(error, SeuBenchError) else RunError(f"{type(error).__name__}: {error}")
             raise RunError(
                 f"{self._owner} failed {self._place}: {known.what}",
                 where=known.where,

@@ -22,11 +22,7 @@ class RayFactory:
     detaches = False
 
     def build(self, options: RayOptions, device: str, threads: int) -> Executor:
-        """Connect to Ray, or start one.
-
-        Raises:
-            RequestError: the address does not answer, or a job asks for more than there is.
-        """
+        """Connect to Ray, or start one."""
         from seu_bench_ray.executor import RayExecutor
 
         return RayExecutor(options, device, threads)

@@ -35,12 +35,7 @@ _REMEDY: Final = (
 
 
 class RayExecutor:
-    """Jobs as tasks.
-
-    Args:
-        options: address and resources.
-        device: what ``--device`` says.
-        threads: that each job computes with.
+    """Jobs as tasks, with these options, ``--device`` and ``--threads``.
 
     Raises:
         RequestError: the address does not answer, or no machine has room for a job.
@@ -132,13 +127,7 @@ class RayExecutor:
 
 
 def run_assigned(job: str, versions: Mapping[str, str], mark: str) -> str:
-    """Run a job in a worker; returns how it ended, as JSON.
-
-    Args:
-        job: as JSON.
-        versions: of the driver's packages; a worker that has others must not run the job.
-        mark: a file in the results folder, by which a worker knows that its folder is the driver's.
-    """
+    """Run a job in a worker; it is given, and its end returned, as JSON."""
     asked = Job.model_validate_json(job)
     fault = find_fault(asked, versions, Path(mark))
     ended = Ended(run_id=asked.run_id, status="failed", message=fault) if fault else run_job(asked)
@@ -146,7 +135,10 @@ def run_assigned(job: str, versions: Mapping[str, str], mark: str) -> str:
 
 
 def find_fault(job: Job, versions: Mapping[str, str], mark: Path) -> str | None:
-    """Return why this worker must not run the job; ``None``: it may."""
+    """Return why this worker must not run the job; ``None``: it may.
+
+    Its packages have other ``versions`` than the driver's, or its results folder lacks the driver's ``mark``.
+    """
     here, host = installed_versions(), socket.gethostname()
     other = [
         f"{name} {here.get(name, 'none')} in place of {version}"
@@ -185,18 +177,12 @@ def _connect(address: str | None) -> bool:
 
 
 def _ask(address: str) -> None:
-    """Check that an address is valid and answers; Ray itself would wait for a minute."""
+    """Check that an address answers; Ray itself would wait for a minute."""
     try:
         parts = urlsplit(address if "://" in address else f"ray://{address}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or not port:
-        raise RequestError(f"{address!r} is no address of a Ray", remedy="give auto, HOST:PORT or ray://HOST:PORT")
-    try:
-        socket.create_connection((host, port), timeout=_ANSWER).close()
-    except OSError as error:
-        what = f"nobody answers at {host}:{port}: {error.strerror or error}"
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_ANSWER).close()
+    except (OSError, ValueError) as error:
+        what = f"nobody answers at {address}: {error}; it is written as HOST:PORT or ray://HOST:PORT"
         raise RequestError(what, where=f"address {address}", remedy=_REMEDY) from error
 
 

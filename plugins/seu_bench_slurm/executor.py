@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -17,7 +18,6 @@ from typing import Any, Final
 import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-from seu_bench.config.options import did_you_mean
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import ExitStatus, Interruption, RequestError, ResultsError
 from seu_bench.plugin.executors import Ended, Event, Job, Noticed, Started
@@ -35,7 +35,7 @@ _LATE: Final = 15.0
 _ANSWER: Final = 60.0
 #: Elements of an array at most; clusters allow a thousand by default.
 _ARRAY: Final = 1000
-#: Of all jobs that submissions of ours make.
+#: Of all of our jobs.
 _NAME: Final = "seu-bench"
 #: What submitit has Slurm send before a job's time is over.
 WARNING: Final = signal.SIGUSR2
@@ -43,15 +43,10 @@ WARNING: Final = signal.SIGUSR2
 
 @dataclass(frozen=True)
 class JobTask:
-    """The function that submitit calls: one job, queued again when its time is over before it is finished.
+    """The function that submitit calls: one job, queued again when its time is over before it is finished."""
 
-    Attributes:
-        job: as JSON.
-        seconds: until the run must have stopped and the job is queued again.
-    """
-
-    job: str
-    seconds: float
+    job: str  #: as JSON
+    seconds: float  #: until the run must have stopped
 
     def __call__(self) -> str:
         """Run the job; returns how it ended, as JSON."""
@@ -83,17 +78,16 @@ class _Submitted:
 
 
 class SlurmExecutor:
-    """Jobs of a sweep as jobs of Slurm.
+    """Jobs of a sweep as jobs of Slurm, with these options, ``--device`` and ``--threads``.
 
-    Args:
-        options: what each is given.
-        device: what ``--device`` says.
-        threads: that each computes with.
+    Raises:
+        RequestError: Slurm is not here, or does not answer.
     """
 
     slots: int | None = None  # nobody knows how many Slurm lets run
 
     def __init__(self, options: SlurmOptions, device: str, threads: int) -> None:
+        _ask_slurm("sinfo", "--noheader")
         self._options = options
         self._cpus = threads if options.cpus is None else options.cpus
         self._gpus = (1 if device.startswith("cuda") else 0) if options.gpus is None else options.gpus
@@ -101,11 +95,7 @@ class SlurmExecutor:
         self._asked = float("-inf")
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Submit those that have no job; take up those that have.
-
-        Raises:
-            RequestError: Slurm refuses.
-        """
+        """Submit those that have no job; take up those that have."""
         living = _living_jobs()
         new = []
         for job in jobs:
@@ -168,7 +158,7 @@ class SlurmExecutor:
                 again.append(sent)
             elif now - sent.missed > _LATE:
                 del self._sent[run_id]
-                message = f"its jobs were lost {sent.attempts} times (see {_folder(sent.job.request.results)})"
+                message = f"its jobs were lost {sent.attempts} times (see {sent.job.request.results}/slurm/jobs)"
                 events.append(Ended(run_id=run_id, status="lost", message=message))
         self._submit(again)
         return events
@@ -218,21 +208,6 @@ class SlurmExecutor:
         return {key: value for key, value in given.items() if value is not None}
 
 
-def check_partition(name: str | None) -> None:
-    """Check that jobs can be submitted to a partition.
-
-    Raises:
-        RequestError: Slurm is not here, does not answer, or has no such partition.
-    """
-    known = _ask_slurm("sinfo", "--noheader", "--format=%R").split()
-    if name is not None and name not in known:
-        raise RequestError(
-            f"Slurm has no partition {name!r}{did_you_mean(name, known)}",
-            where="executor 'slurm'",
-            remedy="give one of " + ", ".join(sorted(set(known))),
-        )
-
-
 def _living_jobs() -> dict[str, str]:
     """Return the node of each of our jobs that wait or run, by id; of one that waits it is empty."""
     asked = ("--noheader", "--array", "--me", f"--name={_NAME}", "--format=%i|%t|%N")
@@ -241,7 +216,6 @@ def _living_jobs() -> dict[str, str]:
 
 
 def _ask_slurm(*command: str) -> str:
-    """Return the output of a command of Slurm's."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER, check=True).stdout
     except FileNotFoundError:
@@ -258,14 +232,9 @@ def _ask_slurm(*command: str) -> str:
     )
 
 
-def _folder(results: Path) -> Path:
-    """Folder of submitit's files: job inputs, results and logs."""
-    return results / "slurm" / "jobs"
-
-
 def _own_folder(results: Path) -> Path:
     """Make the folder of submitit's files, or check it: what lies there is unpickled, and may run anything."""
-    folder = _folder(results)
+    folder = results / "slurm" / "jobs"
     try:
         make_folder(folder, 0o700)
         state = folder.lstat()
@@ -298,8 +267,6 @@ def _note(job: Job) -> Path:
 
 
 def _read_note(job: Job) -> str:
-    """Return the id of the last Slurm job of a job; empty: there is none."""
-    try:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         return _note(job).read_text(encoding="utf-8").strip()[:40]
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return ""

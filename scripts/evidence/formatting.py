@@ -1,9 +1,12 @@
-"""Numbers in words and tables, in the units of leaderboards."""
+"""Numbers in words and tables, in the units of leaderboards; templates of pages of Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
+
+import jinja2
 
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record_metrics import known_metric
@@ -50,3 +53,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1
     """Format a table of Markdown; the first ``texts`` columns are texts, the others numbers."""
     lines = ["| " + " | ".join(headings) + " |", "| --- " * texts + "| ---: " * (len(headings) - texts) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def template(name: str) -> jinja2.Template:
+    """A template by the name of its file; a value that it names and is not given is an error."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # Markdown, of our own records
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)

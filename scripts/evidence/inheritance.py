@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scripts.evidence.comparing import Compared
-from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table
+from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table, template
 from scripts.evidence.inheritance_contest import (
     DRAWN,
     MOST_COST,
@@ -24,7 +24,6 @@ from scripts.evidence.inheritance_contest import (
     goal_table,
     read_contests,
 )
-from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.tables import front

@@ -10,8 +10,7 @@ from typing import Final
 from scripts.evidence import beside_paper, claims, relatives, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
-from scripts.evidence.formatting import names, table
-from scripts.evidence.rendering import template
+from scripts.evidence.formatting import names, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
 from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from scripts.evidence.formatting import NOTHING, table
+from scripts.evidence.formatting import NOTHING, table, template
 from scripts.evidence.reference_runs import (
     PLAIN,
     RATES,
@@ -19,7 +19,6 @@ from scripts.evidence.reference_runs import (
     read_source,
     resolved,
 )
-from scripts.evidence.rendering import template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import sweep
 from seu_bench.results.record import Record

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from scripts.evidence.formatting import heading, mean, table
-from scripts.evidence.rendering import template
+from scripts.evidence.formatting import heading, mean, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT
 from scripts.evidence.sweeps import FOLDER, sweep
 from seu_bench.results.building import read_leaderboards

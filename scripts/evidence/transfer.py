@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from scripts.evidence.formatting import NOTHING, heading, mean, names, table
-from scripts.evidence.rendering import template
+from scripts.evidence.formatting import NOTHING, heading, mean, names, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.transfer_long import LONG_SET, PICTURE, long_run, long_table, saved_table

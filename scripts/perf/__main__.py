@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from scripts.perf.catalogue import COMPARISONS
-from scripts.perf.comparison import Size
 from scripts.perf.page import page
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PUBLISHED = ROOT / "results" / "published" / "performance.json"
-#: Figures of a smoke say nothing, and are not for publishing.
-QUICK = ROOT / "results" / "performance-quick.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,10 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure", help="measure, merge into the JSON file, and make the page")
     measuring.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(names)}; all by default")
-    measuring.add_argument(
-        "--scale", type=float, default=1.0, help="factor of images and rounds (default: %(default)s)"
-    )
-    measuring.add_argument("--quick", action="store_true", help="a smoke of a minute; its figures say nothing")
     paging = commands.add_parser("page", help="make the page from the JSON file")
     for command in (measuring, paging):
         command.add_argument("--output", type=Path, default=None, help="the JSON file; the page lies beside it")
@@ -40,13 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "page":
         write_page(given.output or PUBLISHED)
         return 0
-    unknown = set(given.names) - set(names)
-    if unknown or not given.scale > 0:
-        parser.error(f"no such comparison: {', '.join(sorted(unknown))}" if unknown else "--scale must be positive")
-    output: Path = given.output or (QUICK if given.quick else PUBLISHED)
+    if unknown := set(given.names) - set(names):
+        parser.error(f"no such comparison: {', '.join(sorted(unknown))}")
+    output: Path = given.output or PUBLISHED
     failed = False
     for name in given.names or names:
-        found = measure_in_process(name, Size(given.scale, given.quick))
+        found = measure_in_process(name)
         failed |= "error" in found
         print(f"{name}: {found.get('error') or '{:.0f} s'.format(found['seconds'])}", flush=True)
         merge(output, {name: found})
@@ -54,13 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
-def measure_in_process(name: str, size: Size) -> dict[str, Any]:
+def measure_in_process(name: str) -> dict[str, Any]:
     """Run a comparison in a process of its own; where that fails, its last line stands under ``error``."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "scripts.perf.worker", name, str(file), str(size.scale)]
+        command = [sys.executable, "-m", "scripts.perf.worker", name, str(file)]
         load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
-        command += ["quick" if size.quick else "full"]
         # Threads wait as in the process of seu-bench (seu_bench/utils/startup.py); nothing is compiled beforehand.
         environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}
         made = subprocess.run(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=False)

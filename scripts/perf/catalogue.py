@@ -6,19 +6,6 @@ from typing import Final
 
 from scripts.perf.comparison import Comparison, Wanted
 
-_SEU_TEXT = (
-    "Tasks of SEU learned three ways: as it is; without the feature cache; and plainly, which is in PyTorch's default "
-    "memory format, with torch's own convolutions and gradients, no ReLU shared, and no feature cache. Later runs take "
-    "the genotypes and paths of the first, so that all do the same work. Accuracies differ between the ways all the "
-    "same: sums in another order are rounded otherwise, and training amplifies it."
-)
-_SEU_WANTED = (
-    Wanted("learning_ratio", "creation and training of all tasks but the first, plain / as it is", least=2.0),
-    Wanted("search_ratio", "search, plain / as it is", least=1.3),
-    Wanted("equal_passes", "image passes are the same in every stage", "yes"),
-    Wanted("equal_weights", "weights with and without the feature cache: equal, bit by bit", "yes"),
-)
-
 COMPARISONS: Final[tuple[Comparison, ...]] = (
     Comparison(
         "loop_alexnet",

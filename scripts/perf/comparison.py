@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = float | bool | None
-Unit: TypeAlias = Literal["times", "share", "seconds", "yes"]
+Unit: TypeAlias = Literal["times", "seconds", "yes"]
 
 
 @dataclass(frozen=True)
@@ -36,31 +36,6 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Size:
-    """Size of a measurement.
-
-    Attributes:
-        scale: factor of images and rounds.
-        quick: as little as shows that everything works; the figures say nothing then.
-    """
-
-    scale: float = 1.0
-    quick: bool = False
-
-    def count(self, normal: int, quick: int) -> int:
-        """A number that grows with the scale: of images, or of rounds."""
-        return quick if self.quick else max(1, round(normal * self.scale))
-
-    def whole(self, normal: int, quick: int, step: int) -> int:
-        """As :meth:`count`, in multiples of ``step``: of images in whole batches."""
-        return max(step, self.count(normal, quick) // step * step)
-
-    def fixed(self, normal: int, quick: int) -> int:
-        """A number that the scale leaves alone, such as one of epochs."""
-        return quick if self.quick else normal
-
-
-@dataclass(frozen=True)
 class Table:
     """Rows of text, numbers, truths and ``None``, with a title and a heading for each column."""
 
@@ -85,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison, measured by the function ``measure(name, size)`` of a module of this package.
+    """One comparison, measured by the function ``measure(name)`` of a module of this package.
 
     Attributes:
         text: what is compared, for the page; numbers are in the settings.
@@ -97,7 +72,7 @@ class Comparison:
     text: str
     wanted: tuple[Wanted, ...] = ()
 
-    def measure(self, size: Size) -> Result:
+    def measure(self) -> Result:
         """Measure, in this process."""
-        result: Result = importlib.import_module(f"scripts.perf.{self.module}").measure(self.name, size)
+        result: Result = importlib.import_module(f"scripts.perf.{self.module}").measure(self.name)
         return result

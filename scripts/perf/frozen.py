@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
-from scripts.perf.comparison import Result, Size
-from scripts.perf.plain import WAYS, WITH, WITHOUT
-from scripts.perf.runs import Timed, median_ratio, same_weights, side_by_side, stage_table, timed
+from scripts.perf.comparison import Result
+from scripts.perf.runs import Timed, Ways, median_ratio, same_weights, side_by_side, stage_table, timed
 from seu_bench.config.run import Request
+from seu_bench.data.images import TaskImages
+from seu_bench.training.strategy import StagedStrategy
+
+#: The two ways in which frozen layers are compared.
+WITH, WITHOUT = "with", "without"
 
 
-def request_of(name: str, size: Size) -> Request:
+@contextmanager
+def without_cache() -> Iterator[None]:
+    """No outputs of frozen layers are kept: models compute them in the batches as they come."""
+
+    @contextmanager
+    def computed(_: object) -> Iterator[Callable[[TaskImages], TaskImages]]:
+        yield lambda images: images
+
+    with mock.patch.object(StagedStrategy, "_features_cached", computed):
+        yield
+
+
+WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
+
+
+def request_of(name: str) -> Request:
     """A run on made-up images, in batches that are all full, so that batches without the cache are its chunks."""
     if name == "pnn":
-        batch, limit = 128, size.whole(128, 128, 128)
-        options: dict[str, Any] = {"width": 0.125 if size.quick else 0.5, "epochs": size.fixed(30, 2)}
+        batch, limit = 128, 128
+        options: dict[str, Any] = {"width": 0.5, "epochs": 30}
     else:
-        batch, limit = 64, size.whole(4 * 64, 64, 64)
-        options = {"backbone": "resnet18", "frozen": True, "width": 0.25 if size.quick else 1.0}
-        options["epochs"] = size.fixed(10, 2)
+        batch, limit = 64, 4 * 64
+        options = {"backbone": "resnet18", "frozen": True, "width": 1.0}
+        options["epochs"] = 10
     options |= {
         "batch_size": batch,
         "benchmark.protocols.paper.eval_batch_size": batch,
         "benchmark.protocols.paper.images.valid": batch,
-        "benchmark.stream.classes_per_task": size.fixed(20, 50) if name == "pnn" else 50,
+        "benchmark.stream.classes_per_task": 20 if name == "pnn" else 50,
     }
     return Request(
         strategy="pnn" if name == "pnn" else "naive",
@@ -35,10 +57,10 @@ def request_of(name: str, size: Size) -> Request:
     )
 
 
-def measure(name: str, size: Size) -> Result:
+def measure(name: str) -> Result:
     """Whole runs side by side, then short ones of other budgets, in batches that are not all full."""
-    request = request_of(name, size)
-    rounds = side_by_side(request, WAYS, size.count(2, 1))
+    request = request_of(name)
+    rounds = side_by_side(request, WAYS, 2)
     shorter = {"options": {**request.options, "epochs": 2}, "limit": request.options["batch_size"] * 3 // 2}
     short = request.model_copy(update=shorter)
     budgets = [timed(short, feature_cache=budget) for budget in (None, 0, 2**21)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from scripts.perf.comparison import Result, Size, Table, Value
+from scripts.perf.comparison import Result, Table, Value
 from scripts.perf.runs import Timed, timed
 from seu_bench.config.run import Request
 from seu_bench.results.record_metrics import EVALUATION
@@ -18,14 +18,14 @@ CASES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def measure(_: str, size: Size) -> Result:
+def measure(_: str) -> Result:
     """A run of each strategy."""
-    tasks = size.fixed(20, 4)
-    limit = size.whole(192, 64, 64)
+    tasks = 20
+    limit = 192
     values: dict[str, Value] = {}
     rows = []
     for name, (strategy, creator) in CASES.items():
-        run = timed(_request(strategy, creator, tasks, limit, size))
+        run = timed(_request(strategy, creator, tasks, limit))
         seconds = [_learning(run, task) for task in range(tasks)]
         # The first task has nothing to start from: no creation, no penalty.
         middle = tasks // 2
@@ -42,13 +42,13 @@ def measure(_: str, size: Size) -> Result:
     )
 
 
-def _request(strategy: str, creator: str | None, tasks: int, limit: int, size: Size) -> Request:
-    options: dict[str, Any] = {"epochs": size.fixed(6, 1), "batch_size": 64, "benchmark.stream.tasks": tasks}
+def _request(strategy: str, creator: str | None, tasks: int, limit: int) -> Request:
+    options: dict[str, Any] = {"epochs": 6, "batch_size": 64, "benchmark.stream.tasks": tasks}
     if strategy == "seu":
-        options |= {"cells": 3, "channels": size.fixed(8, 2), "searcher.cells": 3, "searcher.channels": 4}
-        options |= {"searcher.epochs": size.fixed(4, 1), "searcher.batch_size": 48}
+        options |= {"cells": 3, "channels": 8, "searcher.cells": 3, "searcher.channels": 4}
+        options |= {"searcher.epochs": 4, "searcher.batch_size": 48}
         if creator != "all_new":
-            options |= {"creator.epochs": size.fixed(6, 1), "creator.batch_size": 64}
+            options |= {"creator.epochs": 6, "creator.batch_size": 64}
     else:
         options |= {"width": 0.25}
     return Request(

@@ -14,7 +14,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from scripts.perf.comparison import Result, Size, Table
+from scripts.perf.comparison import Result, Table
 from scripts.perf.timing import Work, interleaved, median, ratio
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import TaskDataset
@@ -108,16 +108,16 @@ def stock(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
     return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
 
 
-def measure(name: str, size: Size) -> Result:
+def measure(name: str) -> Result:
     """Images per second of each way to train one epoch."""
     torch.manual_seed(0)
     make: Callable[[], BackboneModel]
     ways = {"bare": bare, "naive": ours}
     if name == "loop_alexnet":
-        make, count, rounds = alexnet_network, size.whole(1280, 128, BATCH), size.count(6, 1)
+        make, count, rounds = alexnet_network, 1280, 6
         schedule = Schedule(epochs=1, batch_size=BATCH)
     else:
-        make, count, rounds = small_network, size.whole(10_240, 256, BATCH), size.count(9, 1)
+        make, count, rounds = small_network, 10_240, 9
         # Avalanche's Naive does not clip, and decays no weights by default.
         schedule = Schedule(epochs=1, batch_size=BATCH, clip_norm=None, weight_decay=0.0)
         ways["avalanche"] = stock

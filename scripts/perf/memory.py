@@ -12,21 +12,21 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from scripts.perf.comparison import Result, Size, Table
+from scripts.perf.comparison import Result, Table
 
 STRATEGIES = ("pnn", "seu")
 MIB = 2**20
 
 
-def measure(_: str, size: Size) -> Result:
+def measure(_: str) -> Result:
     """All strategies by all budgets."""
     settings = {
-        "limit": size.fixed(384, 64),
-        "width": 0.125 if size.quick else 0.25,
-        "channels": size.fixed(8, 2),
-        "classes_per_task": size.fixed(25, 50),
+        "limit": 384,
+        "width": 0.25,
+        "channels": 8,
+        "classes_per_task": 25,
     }
-    budgets = (0, 1024 * MIB) if size.quick else (0, 8 * MIB, 1024 * MIB)
+    budgets = (0, 8 * MIB, 1024 * MIB)
     rows, within = [], []
     for strategy in STRATEGIES:
         least: float | None = None

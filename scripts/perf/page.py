@@ -51,15 +51,15 @@ def _machines(measured: Measured) -> Iterator[str]:
             yield f"- {key}: {'; '.join(found)}"
     yield ""
     yield from _header(
-        ["comparison", "date", "revision", "threads", "load before", "scale", "took s"],
-        [False, False, False, True, True, True, True],
+        ["comparison", "date", "revision", "threads", "load before", "took s"],
+        [False, False, False, True, True, True],
     )
     for comparison in COMPARISONS:
         each = measured.get(comparison.name)
         if each is not None:
             machine = each.get("machine", {})
             cells = [machine.get("date"), _short(machine.get("revision")), machine.get("threads"), machine.get("load")]
-            yield _row([comparison.name, *map(_cell, [*cells, each.get("scale"), each.get("seconds")])])
+            yield _row([comparison.name, *map(_cell, [*cells, each.get("seconds")])])
 
 
 def _section(comparison: Comparison, found: Mapping[str, Any]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _cell(value: object) -> str:
 def _figure(value: Value, unit: Unit) -> str:
     if value is None or unit == "yes":
         return _cell(value)
-    return {"times": f"{value:.2f}", "share": f"{100 * value:.0f} %", "seconds": f"{value:.2f} s"}[unit]
+    return {"times": f"{value:.2f}", "seconds": f"{value:.2f} s"}[unit]
 
 
 def _wish(wanted: Wanted) -> str:

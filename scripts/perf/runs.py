@@ -96,15 +96,6 @@ def stage_table(rounds: Sequence[Mapping[str, Timed]], ours: str, others: Sequen
     return Table("Stages", (*columns, *(f"times {way}" for way in others)), rows)
 
 
-def accuracy_table(rounds: Sequence[Mapping[str, Timed]]) -> Table:
-    """Accuracy of each variant in the first round."""
-    rows = [
-        [way, run.record.metrics["acc"], run.record.metrics["learning_acc"], run.record.metrics["params_total"]]
-        for way, run in rounds[0].items()
-    ]
-    return Table("What was learned", ("way", "acc", "learning_acc", "params_total"), rows)
-
-
 def same_weights(rounds: Sequence[Mapping[str, Timed]], *ways: str) -> bool:
     """Whether all runs of these ways end with the same weights, bit by bit."""
     found = {run[way].record.weights_sha256 for run in rounds for way in ways}

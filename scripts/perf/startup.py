@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.perf.comparison import Result, Size, Table
+from scripts.perf.comparison import Result, Table
 
 COMMANDS: dict[str, list[str]] = {"help": ["--help"], "list": ["list"], "list_json": ["list", "--format", "json"]}
 TORCH = [sys.executable, "-c", "import torch"]
@@ -22,7 +22,7 @@ RUN = ["run", "--strategy", "naive", "--benchmark", "split_digits", "--protocol"
 _LOOK_EVERY = 0.002
 
 
-def measure(_: str, size: Size) -> Result:
+def measure(_: str) -> Result:
     """Processes of each command, one that is not counted before.
 
     Raises:
@@ -31,7 +31,7 @@ def measure(_: str, size: Size) -> Result:
     program = Path(sysconfig.get_path("scripts")) / "seu-bench"
     if not program.is_file():
         raise FileNotFoundError(f"{program} is not there; install seu-bench into {sys.prefix} first")
-    runs = size.count(10, 1)
+    runs = 10
     ways: dict[str, tuple[list[str], Callable[[list[str]], float]]] = {
         name: (arguments, _whole) for name, arguments in COMMANDS.items()
     }

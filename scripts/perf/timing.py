@@ -22,19 +22,14 @@ def seconds(work: Work) -> float:
     return time.perf_counter() - began
 
 
-def interleaved(ways: Mapping[str, Work], rounds: int, calls: int = 1) -> dict[str, list[float]]:
-    """Seconds per call of each way in each round, after one round that is not counted.
-
-    Args:
-        calls: of a way in a row, for work that is too short to be timed.
-    """
+def interleaved(ways: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each way in each round, after one round that is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for round_ in range(rounds + 1):
         for name in list(ways) if round_ % 2 else reversed(list(ways)):
-            work = ways[name]
-            spent = seconds(lambda work=work: [work() for _ in range(calls)])  # type: ignore[misc]
+            spent = seconds(ways[name])
             if round_:
-                taken[name].append(spent / calls)
+                taken[name].append(spent)
     return taken
 
 

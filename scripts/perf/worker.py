@@ -1,4 +1,4 @@
-"""One comparison in this process: ``python -m scripts.perf.worker NAME FILE SCALE QUICK`` writes it to a JSON file."""
+"""One comparison in this process: ``python -m scripts.perf.worker NAME FILE`` writes it to a JSON file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from scripts.perf.catalogue import comparison
-from scripts.perf.comparison import Size
 from seu_bench.utils.hardware import keep_freed_memory
 
 
-def measured(name: str, size: Size) -> dict[str, Any]:
+def measured(name: str) -> dict[str, Any]:
     """A comparison with where and how long it was measured."""
     began = time.perf_counter()
-    result = comparison(name).measure(size)
+    result = comparison(name).measure()
     spent = time.perf_counter() - began
-    return {"machine": describe_machine(), "scale": size.scale, "seconds": round(spent, 1), **asdict(result)}
+    return {"machine": describe_machine(), "seconds": round(spent, 1), **asdict(result)}
 
 
 def describe_machine() -> dict[str, Any]:
@@ -44,6 +43,6 @@ def describe_machine() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    name, file, scale, quick = sys.argv[1:]
+    name, file = sys.argv[1:]
     keep_freed_memory()  # as the command seu-bench does
-    Path(file).write_text(json.dumps(measured(name, Size(float(scale), quick == "quick"))), encoding="utf-8")
+    Path(file).write_text(json.dumps(measured(name)), encoding="utf-8")

@@ -1,11 +1,7 @@
 """The command line: parse, call, print; a module for each command, named like it.
 
-- ``main``: the group of commands, core's and plugins', and how errors become exit statuses
-- ``options``: options that commands share
-- ``verbosity``: ``--quiet`` and ``--verbose``
-- ``completion``: what shells offer when the tab key is pressed
-- ``progress``: bars and lines of a run and of a sweep
-- ``tables``: tables for the terminal
+``main`` has the group of commands and exit statuses, ``options``, ``verbosity``, ``completion``, ``progress`` and
+``tables`` what commands share.
 """
 
 from __future__ import annotations

@@ -105,7 +105,6 @@ def _options_of_each(found: Iterable[Subject], options: Mapping[str, Any]) -> li
 
 
 def _document(results: Sequence[tuple[Subject, Sequence[Check]]]) -> dict[str, Any]:
-    """Results as JSON has them."""
     checks = [check for _, done in results for check in done]
     counts: Counter[str] = Counter(check.outcome for check in checks)
     return {

@@ -39,13 +39,9 @@ def cost(form: str, time: bool, **fields: Any) -> None:
 
 
 def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
-    """The cost of a run as plain values.
+    """The cost of a run as plain values; sizes are upper bounds where the strategy decides as it goes, ``*_min`` lower.
 
-    ``params_total``, ``macs`` (per image, on each task's path) and ``memory_bytes`` (empty: not estimated) have one
-    entry per task and are upper bounds where the strategy decides as it goes; ``*_min`` are the lower ones.
-    ``mask_bits`` are those of binary masks after each task, empty where there are none. ``image_passes`` counts those
-    of learning, ``evaluation_passes`` those of evaluation, ``stages`` both by stage and by whether they train.
-    ``seconds`` is the time of learning on this machine, null where it is not measured.
+    ``image_passes`` and ``seconds`` are of learning; ``stages`` are counted by whether they train.
     """
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.forecast import measure_speed

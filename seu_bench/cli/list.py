@@ -106,7 +106,6 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
 
 
 def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
-    """Describe one name as plain values."""
     known = {"name": name, "kind": kind.singular}
     if (it := kind.unavailable.get(name)) is not None:
         return known | {"package": it.package, "unavailable": it.factory.reason, "hint": it.factory.remedy}
@@ -127,7 +126,6 @@ def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
 
 
 def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
-    """Yield what :func:`_document` says, for a reader."""
     from seu_bench.cli.tables import literal, new_table
 
     yield literal(f"{document['kind']} {document['name']}, of package {document['package']}")

@@ -175,7 +175,6 @@ def main() -> None:
 
 
 def _status_of(command: click.Command) -> tuple[int, str]:
-    """Run a command; its exit status, and what is to be said of it at last."""
     try:
         with bars.shown():
             status = command.main(prog_name="seu-bench", standalone_mode=False)

@@ -120,7 +120,6 @@ class _Number(click.ParamType[Any]):
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Strip ``None`` and annotations from a type."""
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     parts = [part for part in get_args(annotation) if part is not type(None)]
@@ -136,7 +135,6 @@ def _click_type(kind: Any) -> Any:
 
 
 def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """Callback of an option that parses each ``KEY=VALUE``."""
     return parse_assignments(values, option.opts[0])
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def _layout(value: str) -> Layout:
-    """Type of ``--column-width``."""
     from seu_bench.results.report.drawing import Layout
 
     try:

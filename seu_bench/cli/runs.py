@@ -89,7 +89,6 @@ def _follow(results: Path, state: str | None, rows: int) -> None:
 
 
 def _cells(run: RunState, results: Path) -> list[str]:
-    """Run, state, tasks, accuracy so far, time taken or left, and where it is or why it ended."""
     tasks = accuracy = took = "-"
     if run.record is not None:
         tasks, took = f"{run.evaluated}/{len(run.record.task_names)}", format_seconds(run.record.seconds)

@@ -253,7 +253,6 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
 
 @contextlib.contextmanager
 def _shown(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
-    """Print the plan of a round of trials, and draw its bars."""
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import PLAIN_WIDTH
     from seu_bench.utils.progress import watching_console
@@ -268,7 +267,6 @@ def _shown(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
 
 
 def _tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
-    """Yield the trials, the best ones first, and what was chosen."""
     from seu_bench.cli.tables import literal
 
     yield trial_table(spec, result, len(result.trials) if is_verbose() else _MOST_TRIALS)

@@ -71,11 +71,9 @@ def choose_device(name: str) -> str:
     try:
         torch.zeros(1, device=torch.device(name))
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RequestError(
-            f"device {name!r} cannot be used: {str(error).splitlines()[0]}",
-            where="--device",
-            remedy="use --device cpu, or --device auto to take an accelerator where there is one",
-        ) from error
+        what = f"device {name!r} cannot be used: {str(error).splitlines()[0]}"
+        remedy = "use --device cpu, or --device auto to take an accelerator where there is one"
+        raise RequestError(what, where="--device", remedy=remedy) from error
     return name
 
 
@@ -83,10 +81,9 @@ def require_memory(parameters: int, device: str) -> None:
     """Refuse a model whose float32 weights alone take more memory than the host has: the process might be killed."""
     needed, free = 4 * parameters, free_host_memory()
     if device == "cpu" and needed > free:
-        raise RequestError(
-            f"the weights of the model take {needed:,} bytes, and {free:,} bytes of memory are free",
-            remedy="choose a smaller network, or a machine with more memory; seu-bench cost shows sizes",
-        )
+        what = f"the weights of the model take {needed:,} bytes, and {free:,} bytes of memory are free"
+        remedy = "choose a smaller network, or a machine with more memory; seu-bench cost shows sizes"
+        raise RequestError(what, remedy=remedy)
 
 
 def code_revision() -> str | None:

@@ -40,14 +40,10 @@ def launch(
 
     Args:
         request: the run.
-        registry: all plugins; ``None``: a new one, with those of the request. It is the run's alone: loggers are added
-            to it.
+        registry: all plugins, by default a new one with those of the request; loggers are added to it.
         watcher: makes a plugin that watches the run, e.g. a progress display.
-        stop: whether and when to stop; ``None``: when ``request.max_seconds`` are over.
+        stop: whether and when to stop; by default when ``request.max_seconds`` are over.
         run_id: what the request must resolve to; ``None``: anything.
-
-    Returns:
-        The record, and whether it was finished before.
 
     Raises:
         SeuBenchError: the request was refused, or the run failed; see :func:`seu_bench.engine.runner.execute`.
@@ -57,11 +53,8 @@ def launch(
     registry = registry or use_plugins(request.plugin)
     resolved = resolve(registry, matched_request(registry, request))
     if run_id is not None and resolved.spec.run_id != run_id:
-        raise RequestError(
-            f"here this run is another one, {resolved.spec.run_id}: data or versions are not those it was planned with",
-            where=run_id,
-            remedy="plan the sweep again",
-        )
+        what = f"here this run is another one, {resolved.spec.run_id}: it was planned with other data or versions"
+        raise RequestError(what, where=run_id, remedy="plan the sweep again")
     add_loggers(registry, request)
     if watcher is not None:
         registry.manager.register(watcher(resolved), name="watcher")
@@ -124,19 +117,12 @@ def matched_request(registry: Registry, request: Request) -> Request:
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)
     found = with_step(step)
-    matched = Matched(
-        budget=budget,
-        run=target,
-        seeds=tuple(sorted(record.seed for record in records)),
-        target=wanted,
-        value=value,
-        option=option,
-        chosen=found.options[option],
-    )
+    came = {"target": wanted, "value": value, "option": option, "chosen": found.options[option]}
+    seeds = tuple(sorted(record.seed for record in records))
+    matched = Matched(budget=budget, run=target, seeds=seeds, **came)
     if not 1 / FACTOR <= matched.ratio <= FACTOR:
-        raise refused(
-            f"strategy {request.strategy!r} cannot come within a factor of {FACTOR:g}; the nearest is {matched}"
-        )
+        nearest_is = f"the nearest is {matched}"
+        raise refused(f"strategy {request.strategy!r} cannot come within a factor of {FACTOR:g}; {nearest_is}")
     return found.model_copy(update={"matched": matched})
 
 

@@ -50,18 +50,13 @@ def choose_loggers(
     for key, value in (options or {}).items():
         owner, _, name = key.partition(".")
         if owner not in entries:
-            raise OptionError(
-                f"the option {key!r} is of no logger that was asked for{did_you_mean(owner, entries)}",
-                where="--log-option",
-                remedy="write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER",
-            )
+            what = f"the option {key!r} is of no logger that was asked for{did_you_mean(owner, entries)}"
+            remedy = "write it as LOGGER.KEY=VALUE, and ask for the logger with --log LOGGER"
+            raise OptionError(what, where="--log-option", remedy=remedy)
         if _SECRET.search(name) or (isinstance(value, str) and without_credentials(value) != value):
-            raise OptionError(
-                f"the option {key!r} is or holds a secret, and options are printed and stored",
-                where="--log-option",
-                remedy="leave it out, and give it by the environment variable that the logger's library reads (for "
-                "MLflow MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, for Weights & Biases WANDB_API_KEY)",
-            )
+            what = f"the option {key!r} is or holds a secret, and options are printed and stored"
+            remedy = "give it by the environment variable that the logger's library reads, such as WANDB_API_KEY"
+            raise OptionError(what, where="--log-option", remedy=remedy)
         given[owner][name] = value
     return {
         name: (entry, build_options(entry.factory.options, f"logger {name!r}", given[name]))
@@ -242,10 +237,8 @@ def describe_run(record: Record) -> LoggedRun:
     names = ("strategy", "searcher", "creator", "benchmark", "protocol")
     tables = ("options", "searcher_options", "creator_options", "benchmark_overrides", "task_names")
     fields = (*names, "benchmark_version", "seed", *ResultFields.model_fields, *tables)
-    document = {name: getattr(record, name) for name in fields} | {
-        "protocol_settings": protocol_settings(record),
-        "tasks": len(complete_matrix(record)),
-    }
+    document = {name: getattr(record, name) for name in fields}
+    document |= {"protocol_settings": protocol_settings(record), "tasks": len(complete_matrix(record))}
     parameters: dict[str, str | int | float | bool] = {}
     for name, value in flattened(document):
         head, dot, rest = name.partition(".")
@@ -287,9 +280,8 @@ def _epoch_values(
     stage: str, task: int, epoch: int, loss: float | None, accuracy: float | None, position: int, tasks: int
 ) -> LoggedValues:
     place = f"{_plain(stage)}/{_task(task, tasks)}"
-    return LoggedValues(
-        _finite({f"{place}/loss": loss, f"{place}/accuracy": accuracy}), f"{place}/epoch", epoch, position
-    )
+    values = _finite({f"{place}/loss": loss, f"{place}/accuracy": accuracy})
+    return LoggedValues(values, f"{place}/epoch", epoch, position)
 
 
 def _task(task: int, tasks: int) -> str:

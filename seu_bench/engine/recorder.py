@@ -111,10 +111,8 @@ class RunRecorder:
                 )
             )
             if progress.chance_share == 1:
-                self.notice(
-                    f"warning: the {progress.stage} of {place} learned from rewards at chance: none is above what "
-                    "guessing reaches; more epochs or images, or another learning rate, may help"
-                )
+                what = f"the {progress.stage} of {place} learned from rewards at chance, which guessing reaches"
+                self.notice(f"warning: {what}; more epochs or images, or another learning rate, may help")
         self.on_progress(progress)
 
     def mean_accuracy(self, task: int) -> float | None:
@@ -154,10 +152,8 @@ class RunRecorder:
             raise CheckpointError("a checkpoint cannot be used: it holds no record") from error
         now = self.record
         if before.data_fingerprint != now.data_fingerprint:
-            raise ResultsError(
-                "the data sets are not those that the run began with",
-                remedy="bring them back, or start over with --restart",
-            )
+            remedy = "bring them back, or start over with --restart"
+            raise ResultsError("the data sets are not those that the run began with", remedy=remedy)
         if not self.accept_code:
             refuse_other_code(before.code, self.code, now.run_id)
         if len(before.accuracy_matrix) != len(now.task_names):

@@ -64,12 +64,6 @@ class ResolvedRun:
         return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation}
 
     @property
-    def shorter(self) -> str | None:
-        """Name of a shorter protocol than the run's."""
-        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
-        return name if name in self.spec.benchmark.protocols else None
-
-    @property
     def reference(self) -> str | None:
         """What it is a reference of, which is never ranked; ``None``: a learner."""
         alone = getattr(self.strategy, "reference_components", {})
@@ -219,12 +213,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     overrides = split_by_prefix(request.options)["benchmark"]
     benchmark = find_benchmark(registry, request.benchmark).load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
-    if protocol_name not in benchmark.protocols:
-        raise UnknownNameError(
-            f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}"
-            f"{did_you_mean(protocol_name, benchmark.protocols)}",
-            remedy=f"its protocols are: {', '.join(benchmark.protocols)}",
-        )
+    if protocol_name not in (known := benchmark.protocols):
+        what = f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}{did_you_mean(protocol_name, known)}"
+        raise UnknownNameError(what, remedy=f"its protocols are: {', '.join(known)}")
     scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
@@ -313,15 +304,11 @@ def named_backbone(registry: Registry, name: str) -> BackboneFactory:
     kind, colon, which = name.partition(":")
     factory = registry.backbones.find(kind).factory
     select = getattr(factory, "select", None)
-    if not colon and select is None:
-        return factory
-    if not colon or select is None:
-        raise RequestError(
-            f"{kind!r} is {'one network' if select is None else 'many networks'}",
-            where=f"backbone = {name!r}",
-            remedy=f"give backbone={kind}" if select is None else f"name one of them: backbone={kind}:NAME",
-        )
-    chosen: BackboneFactory = select(which)
+    if bool(colon) != (select is not None):
+        what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
+        remedy = f"give backbone={kind}" if select is None else f"name one of them: backbone={kind}:NAME"
+        raise RequestError(what, where=f"backbone = {name!r}", remedy=remedy)
+    chosen: BackboneFactory = factory if select is None else select(which)
     return chosen
 
 

@@ -29,7 +29,7 @@ from seu_bench.results.record_files import DETAILS, MODEL_NAME
 from seu_bench.results.record_metrics import measured_rows
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
-from seu_bench.utils.hardware import SHORTAGE_REMEDIES, impossible_value, shortage
+from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
 from seu_bench.utils.progress import tracked
 from seu_bench.utils.reading import cannot_read, list_folder
@@ -105,8 +105,6 @@ class RunFolder:
         if lacking := shortage(error):
             what, remedy = f"the machine has not enough {lacking} for this run", SHORTAGE_REMEDIES[lacking]
             remedy = f"{remedy}; the same command resumes the run"
-        elif (told := impossible_value(error)) is not None:
-            what, remedy = told
         else:
             what = f"strategy {strategy.name!r} of package {strategy.package} failed"
             given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())

@@ -109,10 +109,8 @@ class HookCaller:
                 self._failed.append(plugin)
                 name = manager.get_name(plugin) or "?"
                 package = getattr(plugin, "package", None) or self._registry.manager.package(name)
-                self.notice(
-                    f"plugin {name!r} of package {package} failed in {hook} and is not called again: "
-                    f"{error_line(error)}; the run continues{getattr(plugin, 'advice', '')}"
-                )
+                what = f"plugin {name!r} of package {package} failed in {hook} and is not called again"
+                self.notice(f"{what}: {error_line(error)}; the run continues{getattr(plugin, 'advice', '')}")
 
 
 @dataclass

@@ -208,8 +208,7 @@ class LearnedModel(nn.Module):
         """
         if task is None and self.scenario == "task":
             what = f"run {self.run_id} was task-incremental: its model needs the task of the images"
-            known = ", ".join(map(str, self.learned))
-            raise RequestError(what, remedy=f"give one of the tasks that it learned: {known}")
+            raise RequestError(what, remedy=f"give one that it learned: {', '.join(map(str, self.learned))}")
         if task is None and self.inference is not None:
             return self.inference(self.network, images, len(self.learned))
         task = self.learned[-1] if task is None else task
@@ -222,9 +221,8 @@ class LearnedModel(nn.Module):
         if task not in self.learned:
             named = f" ({self.task_names[task]!r})" if 0 <= task < len(self.task_names) else ""
             known = ", ".join(f"{learned} ({self.task_names[learned]!r})" for learned in self.learned) or "none"
-            raise RequestError(
-                f"run {self.run_id} has not learned task {task}{named}", remedy=f"the tasks that it learned: {known}"
-            )
+            what = f"run {self.run_id} has not learned task {task}{named}"
+            raise RequestError(what, remedy=f"the tasks that it learned: {known}")
 
 
 def learned_tasks(record: Record) -> tuple[int, ...]:

@@ -31,8 +31,7 @@ from seu_bench.results.statistics import (
     summarize,
     usual_seeds,
 )
-from seu_bench.utils.notebook import html_table
-from seu_bench.utils.text import printable
+from seu_bench.utils.text import html_table, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -287,7 +286,7 @@ class Leaderboard:
     def _repr_html_(self) -> str:
         headings = ["rank", "configuration", "seeds", *map(self.heading, self.columns)]
         notes = ["mean ± standard deviation over seeds; ○ a reference", *self.settings, *self.views]
-        return html_table(self.title, headings, self.cells(), notes, left=2)
+        return html_table(self.title, headings, self.cells(), notes)
 
 
 class Leaderboards(tuple[Leaderboard, ...]):

@@ -21,8 +21,8 @@ from seu_bench.config.streams import Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
 from seu_bench.utils.files import write_atomic
-from seu_bench.utils.notebook import matrix_table, values_table
 from seu_bench.utils.reading import read_file
+from seu_bench.utils.text import html_table
 
 RECORD_NAME = "record.json"
 #: Version of the records that are written now; those of a later one are refused. A key that is new and has a default
@@ -257,7 +257,11 @@ class Record(Versioned):
     def _repr_html_(self) -> str:
         what = f"{self.benchmark} {self.protocol}: {self.strategy}, seed {self.seed}, {self.status}"
         notes = [self.run_id, *([self.error] if self.error else [])]
-        return "\n".join((matrix_table(what, self.task_names, self.accuracy_matrix, notes), values_table(self.metrics)))
+        done = zip(self.task_names, self.accuracy_matrix, strict=False)
+        matrix = [(name, *(None if it is None else f"{100 * it:.1f}" for it in row)) for name, row in done]
+        metrics = [(name, f"{value:,.7g}") for name, value in self.metrics.items() if value is not None]
+        accuracies = html_table(what, ["accuracy (%) after", *map(str, range(len(matrix)))], matrix, notes)
+        return "\n".join((accuracies, html_table("metrics", ["metric", "value"], metrics)))
 
     @property
     def submitter(self) -> str | None:

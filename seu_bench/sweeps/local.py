@@ -162,7 +162,6 @@ class LocalExecutor:
             self._running.clear()
 
     def _receive(self, seconds: float) -> None:
-        """Receive pending events, waiting up to the timeout for the first."""
         by_connection = {worker.connection: worker for worker in self._running.values()}
         for ready in connection.wait(list(by_connection), seconds):
             worker = by_connection[ready]
@@ -235,7 +234,6 @@ class _Worker:
         self._resources.close()
 
     def _lost(self, status: int) -> Ended:
-        """Describe the end of a process that did not report how its job ended."""
         if status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
             message = f"its process was killed by {name}"

@@ -211,7 +211,6 @@ def _label(request: Request) -> str:
 
 
 def _resolved(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
-    """Resolve the configurations; refuse those that cannot be run, each reason once."""
     tuned = TunedFiles(spec.results, spec.tuned)
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}

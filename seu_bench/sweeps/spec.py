@@ -129,8 +129,6 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Contents of a file; relative paths start from its folder."""
-
     def beside(path: str) -> str:
         return str(file.parent / Path(path).expanduser())
 

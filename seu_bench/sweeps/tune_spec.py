@@ -207,7 +207,6 @@ class TuneSpec(ResultFields, ExecutionFields):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """Fields that the runs of all trials have."""
         fields = ResultFields.model_fields.keys() | ExecutionFields.model_fields.keys()
         return {name: getattr(self, name) for name in fields} | {"results": self.results / TRIALS_FOLDER}
 

@@ -30,18 +30,6 @@ SHORTAGE_REMEDIES: Final = {
     "memory": "choose a smaller network or batch, or fewer images, or run less at once",
     "threads": "run less at once, or raise the limit of processes and threads (ulimit -u)",
 }
-#: What libraries say of an option's value that no network can be made of or trained with: what it means, what to do.
-_IMPOSSIBLE: Final = {
-    "Expected more than 1 value per channel": (
-        "a batch of one image cannot train a network with BatchNorm",
-        "raise batch_size (searcher.batch_size or creator.batch_size where its stage failed) to 2 or more, or choose a "
-        "network without BatchNorm, e.g. -o backbone=mlp",
-    ),
-    "Overflow when unpacking long": (
-        "a network's layer would be larger than a tensor can be",
-        "lower the option that sets its size, such as width, channels or cells",
-    ),
-}
 
 
 def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
@@ -79,11 +67,6 @@ def shortage(error: BaseException) -> str | None:
     return next((what for said, what in _SHORTAGES.items() if said in str(error)), None)
 
 
-def impossible_value(error: BaseException) -> tuple[str, str] | None:
-    """Return what happened and what to do, of an error that an impossible value of an option causes, or ``None``."""
-    return next((told for said, told in _IMPOSSIBLE.items() if said in str(error)), None)
-
-
 def free_host_memory() -> int:
     """Bytes of memory that are available, within the container's limit if there is one.
 
@@ -115,7 +98,8 @@ def keep_freed_memory() -> bool:
         Whether it does: not without glibc, or where the user chose how memory is allocated.
     """
     library = _glibc()
-    if library is None or any(name.startswith(("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_")) for name in os.environ):
+    choices = ("LD_PRELOAD", "GLIBC_TUNABLES", "MALLOC_MMAP", "MALLOC_TRIM")
+    if library is None or any(value and name.startswith(choices) for name, value in os.environ.items()):
         return False
     mmap_max, trim_threshold = -4, -1  # as glibc's malloc.h numbers them
     return bool(library.mallopt(mmap_max, 0) and library.mallopt(trim_threshold, -1))

@@ -210,7 +210,6 @@ def _is_alive(owner: OwnerRecord) -> bool | None:
 
 
 def _refreshed(marker: Path) -> int | None:
-    """Return when a marker was refreshed last, by the clock of the file system."""
     with contextlib.suppress(OSError, ValueError):
         return marker.lstat().st_mtime_ns
     return None

@@ -6,7 +6,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any, Final
 
 #: Letters that Markdown might take for something else, the underscore aside.
@@ -100,6 +101,19 @@ def _latex_letter(letter: str) -> str:
     if first.isascii() and len(accents) <= 1 and _ACCENTS.issuperset(accents):
         return letter
     return f"(U+{ord(letter):04X})"
+
+
+def html_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
+    """Return a table for a notebook, text escaped, with ``notes`` below it; ``None`` is a dash."""
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        texts = ("-" if cell is None else printable(str(cell))[:300] for cell in cells)
+        return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+
+    lines = [f"<p><strong>{escape(printable(title))}</strong></p>"]
+    if shown := [row("td", cells) for cells in rows]:
+        lines += ["<table>", row("th", headings), *shown, "</table>"]
+    return "\n".join([*lines, *(f"<p><small>{escape(printable(note))}</small></p>" for note in notes)])
 
 
 def toml_key(key: str) -> str:

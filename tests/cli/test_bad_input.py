@@ -42,7 +42,6 @@ def refused(command: Command, *arguments: object, said: tuple[str, ...]) -> str:
 
 REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "strategy": (["--strategy", "naiv"], ("'naiv'", "did you mean 'naive'?", "seu-bench list strategies")),
-    "protocol": (["--protocol", "papr"], ("'papr'", "did you mean 'paper'?", "paper, half_day, quick, smoke")),
     "searcher": (["--searcher", "mld"], ("'mld'", "did you mean 'mdl'?", "seu-bench list searchers")),
     "searcher of a strategy without": (
         ["--strategy", "naive", "--searcher", "mdl"],
@@ -50,7 +49,6 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "option": (["-o", "epohcs=3"], ("'epohcs' is not an option", "did you mean 'epochs'?", "strategy 'seu' are: ")),
     "number": (["-o", "epochs=many"], ("epochs: ", "given: 'many'", "strategy 'seu'")),
-    "choice": (["-o", "edges=top3"], ("edges: ", "'top2' or 'all14'", "given: 'top3'")),
     "several options": (
         ["-o", "cells=1", "-o", "stem=no", "-o", "no=1"],
         ("cells: ", "stem: ", "'no' is not an option"),
@@ -62,7 +60,6 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ("protocols.smoke.training.epochs: ", "given: 'x'", "split_digits.toml"),
     ),
     "seed in words": (["--seed", "one"], ("where: seed", "'one'")),
-    "seed below 0": (["--seed", "-1"], ("where: seed", "is -1")),
     "limit": (["--limit", "3"], ("where: limit", "is 3")),
     "misspelt option of the command": (["--benchmrk", "x"], ("--benchmrk", "Did you mean", "--benchmark")),
 }

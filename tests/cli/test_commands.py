@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.commands import Command, Install, write_package
 
-from seu_bench.cli.main import CORE, WITH_COMMANDS
+from seu_bench.cli.main import CORE
 from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,23 +71,6 @@ def test_command_of_a_stranger(command: Command, install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "said"),
-    [
-        ("0", 2, ("error: nothing to count", "where: results", "hint: count more")),
-        ("many", 2, ("'many' is not a valid integer",)),
-        ("-1", 2, ("the command 'count' of plugin 'counter' of package a-stranger failed: ZeroDivisionError", "pip")),
-        ("10", 3, ()),
-    ],
-)
-def test_how_it_ends(command: Command, install: Install, number: str, status: int, said: tuple[str, ...]) -> None:
-    """A refusal is printed as core's are, a defect names the plugin, an exit status of its own is kept."""
-    install(*offering())
-    answer = command("count", "--", number)
-    assert (answer.status, answer.out) == (status, "")
-    assert all(part in answer.err for part in said) and "Traceback" not in answer.err
-
-
-@pytest.mark.parametrize(
     ("inner", "said"),
     [
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
@@ -135,12 +118,6 @@ def test_example(command: Command, install: Install) -> None:
     shutil.copytree(EXAMPLE, folder / "my_seu_plugin")
     assert "best print the best accuracy of all records (guide)" in " ".join(command("--help").out.split())
     assert re.fullmatch(r"split_digits-\S+: 0\.\d{3}\n", command("best", "--results", RECORDS).out)
-
-
-def test_core_offers_its_commands_by_the_same_hook() -> None:
-    """No other plugin of this package brings any but those that ``--help`` imports."""
-    plugins = {name: entry.plugin for name, entry in Registry().commands.items()}
-    assert plugins == dict.fromkeys(CORE, "cli") | dict.fromkeys(("submit", "check-submission"), *WITH_COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 from support.board_records import writer
-from support.commands import Install
 
 from seu_bench.cli.main import cli
 
@@ -51,11 +50,6 @@ def test_runs_newest_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     for name in ("show", "verify", "export", "log", "compare"):
         offered = completed(monkeypatch, f"seu-bench {name} --results {tmp_path} run-")
         assert offered == ["plain,run-new", "plain,run-old"]
-
-
-def test_a_broken_plugin_hides_nothing(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
-    install("a-stranger", {"bad": "bad_plugin"}, {"bad_plugin": "raise OSError('broken')"})
-    assert "plain,er_ace" in completed(monkeypatch, "seu-bench run --strategy er")
 
 
 @pytest.mark.parametrize("line", ["", "run --strategy ", "leaderboard --columns "])

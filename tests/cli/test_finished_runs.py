@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.commands import FEW_IMAGES, Answer, Command
 
-import seu_bench
 from seu_bench.results.record import Record, read_record
 
 
@@ -44,24 +43,6 @@ def test_flags_are_named(command: Command, place: Path, first: Answer) -> None:
         "(--restart makes it again, seu-bench log sends its record)\n"
     )
     assert record_of(again) == record_of(first)
-
-
-def test_warned_from_python(place: Path, first: Answer) -> None:
-    asked = {"benchmark": str(place / "few.toml"), "results": place / "results"}
-    with pytest.warns(UserWarning, match="without effect, .*--log tensorboard .*seu-bench log sends its record"):
-        record = seu_bench.run("naive", log=["tensorboard"], **asked)
-    assert record == record_of(first)
-    assert seu_bench.run("naive", **asked) == record
-
-
-def test_sweep_of_which_nothing_is_left(command: Command, place: Path, first: Answer) -> None:
-    asked = ("sweep", "--strategy", "naive", "--benchmark", place / "few.toml", "--results", place / "results")
-    resumed = command(*asked, "--seeds", "0,1", "--dry-run", "--log", "tensorboard")
-    assert "without effect" not in resumed.out + resumed.err  # its finished jobs may have been logged
-    done = command(*asked, "--seeds", "0", "--log", "tensorboard")
-    assert done.status == 0
-    text = " ".join((done.out + done.err).split())
-    assert "note: without effect, because all runs were finished before: --log tensorboard" in text
 
 
 @pytest.fixture(scope="module")

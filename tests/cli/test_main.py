@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from support.commands import Command
 
-from seu_bench import __version__
-from seu_bench.cli.main import CORE, _status_of
+from seu_bench.cli.main import CORE
 from seu_bench.plugin.registry import Registry
 
 HEAVY = ("torch", "torchvision", "avalanche", "pandas", "rich", "numpy", "sklearn", "scipy", "matplotlib", "jinja2")
@@ -38,17 +36,6 @@ def test_starts_quickly(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout
     assert done.stderr == "heavy: []\n"
-
-
-def test_as_a_module() -> None:
-    """``python -m seu_bench`` is the same command, by its own name, with the same exit status."""
-    for words, status in (["--version"], 0), (["rum"], 2):
-        done = subprocess.run([sys.executable, "-m", "seu_bench", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == status
-        assert (done.stdout, done.stderr.partition("\n")[0]) in [
-            (f"seu-bench, version {__version__}\n", ""),
-            ("", "Usage: seu-bench [OPTIONS] COMMAND [ARGS]..."),
-        ]
 
 
 def test_help_names_every_command(command: Command) -> None:
@@ -162,18 +149,3 @@ def test_reader_that_leaves_early() -> None:
         said = process.stderr.read()
     assert "Traceback" not in said
     assert "BrokenPipeError" not in said
-
-
-@pytest.mark.parametrize(
-    ("error", "remedy"), [("can't start new thread", "ulimit -u"), ("not enough memory", "a smaller network")]
-)
-def test_shortage_says_what_to_do(monkeypatch: pytest.MonkeyPatch, error: str, remedy: str) -> None:
-    """A smaller network cures no lack of threads."""
-
-    def fail() -> None:
-        raise RuntimeError(error)
-
-    monkeypatch.setattr(sys, "argv", ["seu-bench"])
-    status, told = _status_of(click.Command("x", callback=fail))
-    assert status == 2
-    assert error in told and remedy in told.split("hint: ")[1]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 from support.commands import Answer, Command
-from support.records import a_record
-from support.shown import rendered
 
-from scripts.pack_records import pack_records
-from seu_bench.cli.run import summary_lines
-from seu_bench.results.record import Record, read_record, record_path, write_record
+from seu_bench.results.record import Record, read_record, record_path
 
 SMALL = ("--strategy", "naive", "--protocol", "smoke", "--limit", 8, "-o", "epochs=1")
 
@@ -39,13 +34,6 @@ def test_quiet_on_both_sides(command: Command, quiet: Answer, record: Record, re
     assert (quiet.status, quiet.out, quiet.err) == (0, f"{record.run_id}\n", "")
     for before, after in ((["-q"], []), (["--quiet"], ["-q"])):
         assert command(*before, "run", *SMALL, "--results", results, *after) == quiet
-
-
-@pytest.mark.parametrize("arguments", [("-q", "run", "-v"), ("run", "-v", "--quiet"), ("-q", "run", "--strategy", "x")])
-def test_errors_are_said(command: Command, arguments: tuple[str, ...]) -> None:
-    answer = command(*arguments)
-    assert (answer.status, answer.out) == (2, "")
-    assert "--quiet and --verbose exclude each other" in answer.err or "no strategy is called 'x'" in answer.err
 
 
 def test_quiet_commands(command: Command, record: Record, results: Path) -> None:
@@ -80,20 +68,6 @@ def test_json_is_the_file(command: Command, record: Record, results: Path) -> No
     assert command(*asked, "--plot").status == 2
 
 
-def test_json_of_a_packed_record_and_of_a_folder_of_another_name(command: Command, tmp_path: Path) -> None:
-    write_record(tmp_path, a_record("one"))
-    path = record_path(tmp_path, "one")
-    path.write_text(text := json.dumps(json.loads(path.read_text()) | {"a_key_of_later": [1]}, indent=1) + "\n")
-    asked = ("--results", tmp_path, "--format", "json")
-    path.parent.rename(tmp_path / "runs" / "other")
-    assert command("show", "other", *asked).out == text
-    assert command("show", tmp_path / "runs" / "other", *asked).out == text
-    (tmp_path / "runs" / "other").rename(tmp_path / "runs" / "one")
-    pack_records(tmp_path)
-    path.unlink()
-    assert command("show", "one", *asked).out == text
-
-
 def test_json_of_a_sweep(command: Command, record: Record, results: Path) -> None:
     asked = ("sweep", *SMALL, "--results", results, "--format", "json")
     document = json.loads(command(*asked).out)
@@ -102,14 +76,3 @@ def test_json_of_a_sweep(command: Command, record: Record, results: Path) -> Non
     assert job["metrics"] == record.metrics
     (planned,) = json.loads(command(*asked, "--dry-run").out)["jobs"]
     assert planned == {"run_id": record.run_id, "label": job["label"], "state": "finished"}
-
-
-def test_summary(tmp_path: Path) -> None:
-    """The command of its last line can be pasted; many tasks are counted; what was not measured is left out."""
-    folder = tmp_path / "a folder's"
-    *lines, last = summary_lines(a_record("one", status="failed"), folder)
-    assert shlex.split(str(last))[:5] == ["seu-bench", "show", "one", "--results", str(folder)]
-    assert "None" not in "".join(map(rendered, lines))
-    many = a_record(task_names=tuple(map(str, range(23))), accuracy_matrix=((0.5,) * 23,))
-    text = "".join(map(rendered, summary_lines(many, tmp_path)))
-    assert text.count("50.0") == 20 and "and 3 more" in text

@@ -91,20 +91,6 @@ def test_says_what_failed(checked: Answer) -> None:
 
 
 @pytest.mark.long
-def test_where_and_how_many(checked: Answer) -> None:
-    """The line of the plugin's own code that an exception came through; numbers, which are those of the lines."""
-    line = 1 + CARELESS.splitlines().index("        return 1 / 0")
-    assert re.search(rf"\n +at \S+site/careless\.py:{line}, in Dividing\.result\n +return 1 / 0\n", checked.out)
-    outcomes = re.findall(r"^  (ok|FAILED|skipped) ", checked.out, re.MULTILINE)
-    failed, passed = outcomes.count("FAILED"), outcomes.count("ok")
-    assert len(outcomes) == 22
-    assert len(re.findall(r"^FAILED  searcher \w+: ", checked.out, re.MULTILINE)) == failed
-    *_, advice, summary = checked.out.splitlines()
-    assert advice.startswith("hint: ") and "seu-bench check-plugin careless_plugin -k" in advice
-    assert re.fullmatch(rf"{passed} passed, {failed} failed of {len(outcomes)} checks in .* s", summary)
-
-
-@pytest.mark.long
 def test_some_checks_as_json(stranger: Callable[..., Answer]) -> None:
     """``-k`` chooses; the document has what the text has, and the traceback."""
     answer = stranger("dividing", "-k", "seed or resumes", "--format", "json")
@@ -138,13 +124,6 @@ def test_interrupted() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (130, "interrupted")
     assert "checks in" not in done.stdout
-
-
-def test_unknown_name(command: Command) -> None:
-    """A name that nobody registered is refused with what there is."""
-    answer = command("check-plugin", "randon")
-    assert answer.status == 2
-    assert "'randon' (did you mean 'random'?)" in answer.err and "zero_cost" in answer.err
 
 
 def test_option_that_does_not_fit(command: Command) -> None:

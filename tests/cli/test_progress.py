@@ -78,11 +78,6 @@ def test_bars_of_a_run(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     assert page.getvalue().count("\x1b[?25l") == page.getvalue().count("\x1b[?25h") == 1
 
 
-def test_standard_error_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    ProgressDisplay().run_notice(message="seen")
-    assert tuple(capsys.readouterr()) == ("", "seen\n")
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_sweep(terminal: bool) -> None:
     """A line where a job starts, has a notice or ends; on a terminal also a bar over all of them."""

@@ -29,23 +29,6 @@ training = { epochs = 1 }
 """
 
 
-@pytest.mark.long
-def test_missing_references_of_a_benchmark_file(command: Command, tmp_path: Path) -> None:
-    """What the command makes lies in the same leaderboard, and no reference is missing then."""
-    folder = tmp_path / "my $(touch X)  data, 1"
-    folder.mkdir()
-    (folder / "my_months.toml").write_text(OWN)
-    results, given = folder / "results", ("-o", "backbone=mlp", "-o", "benchmark.stream.validation=0.25")
-    ran = command("run", "--strategy", "naive", "--benchmark", folder / "my_months.toml", *given, "--results", results)
-    assert ran.status == 0, ran.err
-    shown = command("leaderboard", "--results", results).out
-    (line,) = re.findall("make them: (.+)", shown)
-    program, *words = shlex.split(line)
-    assert program == "seu-bench" and command(*words).status == 0
-    assert len(list(results.glob("leaderboards/*.md"))) == 1
-    assert "make them" not in command("leaderboard", "--results", results).out
-
-
 def test_a_file_that_is_gone_is_a_placeholder(command: Command, tmp_path: Path) -> None:
     """And so it is for a reader of a shared folder, whose command makes nothing there."""
     (tmp_path / "a").mkdir()
@@ -62,3 +45,20 @@ def test_a_file_that_is_gone_is_a_placeholder(command: Command, tmp_path: Path) 
     about = ("--submitter", "jane", "--licence", "CC0-1.0", "--to", shared)
     assert command("submit", getattr(record, "run_id", ""), "--results", results, *about).status == 0
     assert "--protocol mine --seeds 0\n" in command("leaderboard", "--results", shared).out
+
+
+@pytest.mark.long
+def test_missing_references_of_a_benchmark_file(command: Command, tmp_path: Path) -> None:
+    """What the command makes lies in the same leaderboard, and no reference is missing then."""
+    folder = tmp_path / "my $(touch X)  data, 1"
+    folder.mkdir()
+    (folder / "my_months.toml").write_text(OWN)
+    results, given = folder / "results", ("-o", "backbone=mlp", "-o", "benchmark.stream.validation=0.25")
+    ran = command("run", "--strategy", "naive", "--benchmark", folder / "my_months.toml", *given, "--results", results)
+    assert ran.status == 0, ran.err
+    shown = command("leaderboard", "--results", results).out
+    (line,) = re.findall("make them: (.+)", shown)
+    program, *words = shlex.split(line)
+    assert program == "seu-bench" and command(*words).status == 0
+    assert len(list(results.glob("leaderboards/*.md"))) == 1
+    assert "make them" not in command("leaderboard", "--results", results).out

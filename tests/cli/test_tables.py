@@ -9,9 +9,8 @@ import pytest
 from support.board_records import leaderboards
 from support.shown import ODD, a_record, rendered
 
-from seu_bench.cli.tables import accuracy_summary, leaderboard_table, matrix_table, metrics_table, record_summary
-from seu_bench.results.labels import configuration_labels, why_not_ranked
-from seu_bench.results.record import Record, StabilityRecord, StageRecord, write_record
+from seu_bench.cli.tables import leaderboard_table, matrix_table, metrics_table, record_summary
+from seu_bench.results.record import StabilityRecord, StageRecord, write_record
 from seu_bench.results.record_metrics import METRICS
 
 
@@ -50,12 +49,6 @@ class TestMatrix:
         text = rendered(matrix_table(a_record(accuracy_matrix=matrix, task_names=(), metrics={})))
         assert text == "no accuracy was measured\n"
 
-    def test_alone(self) -> None:
-        odd = a_record(strategy="c\x1b[2J", task_names=(ODD, "a\x1b[31mb", "日本語" * 9))
-        text = rendered(accuracy_summary(odd))
-        assert "\x1b" not in text and "<script>" in text and "c[2J, seed 7, finished" in text.replace("c [", "c[")
-        assert text.endswith(rendered(matrix_table(odd)))
-
 
 class TestConfusion:
     def test_percent_of_each_tasks_images(self) -> None:
@@ -70,12 +63,6 @@ class TestConfusion:
         ]
         assert not lines[5].strip()
         assert "class-incremental: the task of a test image is not known" in " ".join(text.split())
-
-    @pytest.mark.parametrize("counts", [(), ((), ()), ((0, 0), (0, 0))])
-    def test_nothing_counted(self, counts: tuple[tuple[int, ...], ...]) -> None:
-        """As in every other scenario."""
-        text = rendered(record_summary(a_record(task_confusion=counts)))
-        assert "answered (%)" not in text and "scenario" in text
 
 
 class TestMetrics:
@@ -140,27 +127,6 @@ class TestSummary:
             assert part in text
         assert "ranked" in text and "yes" in text
 
-    def test_least_record(self) -> None:
-        least = Record(
-            run_id="x",
-            status="failed",
-            error="it\nbroke",
-            strategy="s",
-            benchmark="b",
-            benchmark_version=1,
-            protocol="p",
-            seed=0,
-        )
-        text = rendered(record_summary(least))
-        assert "failed: it broke" in text
-        assert "no: the run is failed, not finished; no data fingerprint" in text
-        for absent in ("searcher", "stages", "genotypes", "paths", "None"):
-            assert absent not in text
-
-    def test_limit_and_synthetic_are_told(self) -> None:
-        text = rendered(record_summary(a_record(limit=1500, synthetic=True)))
-        assert "synthetic, limited to 1,500 images" in text
-
     @pytest.mark.parametrize("console", [{}, {"force_terminal": True, "color_system": None}, {"legacy_windows": False}])
     def test_whatever_a_record_holds_is_shown_as_it_is(self, console: dict[str, Any]) -> None:
         record = a_record(
@@ -189,39 +155,3 @@ class TestSummary:
         assert "61 at most, unstable (SGD is stable below 3.8)" in " ".join(text.split())
         text = rendered(record_summary(a_record(stages=(stage(None, None),))))
         assert "clipped" not in text and "stable" not in text
-
-    def test_control_characters_do_not_reach_the_terminal(self) -> None:
-        record = a_record(searcher="a\x1b[2Jb", strategy="c\rd\x07", task_names=("e\nf", "g\u202eh", "i"))
-        text = rendered(record_summary(record))
-        assert not any(letter in text for letter in "\x1b\r\x07\u202e")
-
-
-class TestWords:
-    def test_label_with_an_option_that_only_some_have(self) -> None:
-        one, other = a_record(), a_record(options={"decay": 0.0003})
-        assert configuration_labels([one, other]) == ["seu + mdl + mdl (rule=sum)", "seu + mdl + mdl"]
-
-    def test_label_without_what_is_left_to_the_protocol(self) -> None:
-        one, other = (a_record(options={"rule": "sum", "epochs": epochs}) for epochs in (None, 40))
-        assert configuration_labels([one, other]) == ["seu + mdl + mdl", "seu + mdl + mdl (epochs=40)"]
-
-    def test_label_has_names_of_classes(self) -> None:
-        """Of groups that were changed, in the order of the file; numbers where not all have a name."""
-        changed: dict[str, Any] = {"benchmark_overrides": {"stream.groups": [[0], [2, 1]]}, "task_order": (1, 0)}
-        (named,) = configuration_labels([a_record(task_class_names=(("c", "b b"), ("a",)), **changed)])
-        assert named.endswith('(benchmark.stream.groups=[["a"], ["c", "b b"]])')
-        (numbered,) = configuration_labels([a_record(task_class_names=(("c",), ("a",)), **changed)])
-        assert numbered.endswith("(benchmark.stream.groups=[[0], [2, 1]])")
-
-    def test_why_not_ranked_agrees_with_the_record(self) -> None:
-        assert why_not_ranked(a_record()) is None
-        for fields in (
-            {"status": "running"},
-            {"ranked": False},
-            {"synthetic": True},
-            {"limit": 0},
-            {"task_classes": (2, 1)},
-        ):
-            record = a_record(**fields)
-            assert not record.may_be_ranked
-            assert why_not_ranked(record)

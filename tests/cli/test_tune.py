@@ -51,11 +51,8 @@ def test_tune_then_run(command: Command, tmp_path: Path) -> None:
     [
         ((), "space"),
         (("-g", "learning_rate"), "is not an assignment"),
-        (("-g", "epochs=1,2", "-g", "epochs=3"), "given twice"),
         (("-g", "epochs=1..9"), "a range, which a grid has not"),
         (("-g", "epoch=1,2"), "did you mean 'epochs'"),
-        (("-g", "epochs=1,2", "--method", "all"), "there is no method 'all'"),
-        (("-g", "epochs=1,2", "--seeds", "x"), "is no seed and no range"),
         (("-g", "searcher.epochs=1,2"), "takes no searcher"),
     ],
 )

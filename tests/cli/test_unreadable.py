@@ -77,6 +77,25 @@ def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> N
     assert command("report", "--top", 0, "--results", results).status == 0
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
+def test_record_that_is_no_file(command: Command, results: Path, kind: str) -> None:
+    """It counts as unreadable and is named; nobody waits for it."""
+    first = sorted(runs_folder(results).iterdir())[0] / "record.json"
+    first.unlink()
+    if kind == "pipe":
+        os.mkfifo(first)
+    else:
+        first.symlink_to("/dev/zero" if kind == "device" else results)
+    answer = command("runs", "--format", "json", "--results", results)
+    assert answer.status == 0
+    assert answer.out.count('"unreadable"') == 1
+    answer = command("leaderboard", "--format", "json", "--results", results)
+    assert answer.status == 0
+    assert '"records": 1' in answer.out
+    (board,) = leaderboards(results)
+    assert [first.parent.name in line for line in board.excluded] == [True]
+
+
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder", "device"])
 def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Path, kind: str) -> None:
     """Nothing else is replaced, and nothing waits for a reader."""
@@ -95,30 +114,3 @@ def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Pat
     assert f"it is a {kind}, not a regular file" in answer.err and str(path) in answer.err
     assert path.lstat().st_mode == mode
     assert not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.parametrize("path", ["", "x" * 300])
-def test_output_that_is_no_path(command: Command, results: Path, path: str) -> None:
-    """Neither the working folder nor a traceback."""
-    answer = command("report", "--top", 0, "--output", path, "--results", results)
-    assert answer.status == 2
-    assert "the path is empty" in answer.err if not path else "File name too long" in answer.err
-
-
-@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
-def test_record_that_is_no_file(command: Command, results: Path, kind: str) -> None:
-    """It counts as unreadable and is named; nobody waits for it."""
-    first = sorted(runs_folder(results).iterdir())[0] / "record.json"
-    first.unlink()
-    if kind == "pipe":
-        os.mkfifo(first)
-    else:
-        first.symlink_to("/dev/zero" if kind == "device" else results)
-    answer = command("runs", "--format", "json", "--results", results)
-    assert answer.status == 0
-    assert answer.out.count('"unreadable"') == 1
-    answer = command("leaderboard", "--format", "json", "--results", results)
-    assert answer.status == 0
-    assert '"records": 1' in answer.out
-    (board,) = leaderboards(results)
-    assert [first.parent.name in line for line in board.excluded] == [True]

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 import torch
 from support.components import SCHEDULE, every_space, search_task
-from support.tiny import all_threads, disturb, one_thread
 from torch import Tensor, nn
 
 from seu_bench_blockwise import BlockwiseOptions, build_search
 from seu_bench_blockwise.learning import (
-    Agent,
     EpsilonSchedule,
     QLearner,
     decision_sizes,
@@ -31,8 +29,6 @@ from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 
 pytestmark = pytest.mark.long
 
-setup_module, teardown_module = one_thread, all_threads
-
 
 def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> SharedSearch:
     stage = build_search(BlockwiseOptions(**options), search_task(seed, space))
@@ -45,9 +41,6 @@ def scratch(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> 
     stage = build_search(BlockwiseOptions(**given), search_task(seed, space))
     assert isinstance(stage, ScratchSearch)
     return stage
-
-
-# --- the budget of shared weights -------------------------------------------------------------------------------------
 
 
 def test_shared_trains_what_was_decided() -> None:
@@ -74,9 +67,6 @@ def test_shared_trains_what_was_decided() -> None:
             right = stage.forward_of(decisions)(images).argmax(dim=1) == labels
         assert value == float(right.double().mean())
     assert stage.network is network
-
-
-# --- the budget of trainings from scratch -----------------------------------------------------------------------------
 
 
 def test_scratch_trains_a_fresh_network_for_each() -> None:
@@ -109,9 +99,6 @@ def test_scratch_trains_a_fresh_network_for_each() -> None:
     assert reports[13].accuracy == float(right.double().mean())
 
 
-# --- as stages --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_top2_decisions_reach_everything(kinds: Any) -> None:
     """All decisions of a node make each pair of sources with each pair of operations, each in two orders; other
@@ -133,19 +120,6 @@ def test_top2_decisions_reach_everything(kinds: Any) -> None:
         operations = list(itertools.product(OPERATIONS[1:], repeat=2))
         assert set(reached) == {((a, p), (b, q)) for a, b in pairs for p, q in operations}
         assert set(reached.values()) == {2}
-
-
-@pytest.mark.parametrize("kinds", [1, 2])
-def test_all14_decisions_reach_everything(kinds: Any) -> None:
-    """Each decision is the operation of one edge, ``none`` too: a sequence for every genotype and only one."""
-    space = SearchSpace("all14", kinds)
-    assert decision_sizes(space) == (8,) * (14 * kinds)
-    generator = random.Random(0)
-    for _ in range(100):
-        sequence = [generator.randrange(8) for _ in range(14 * kinds)]
-        genotype = decoded(space, sequence)
-        for form, chosen in ((genotype.normal, sequence[:14]), (genotype.reduction, sequence[-14:])):
-            assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
 
 #: Rewards of two decisions of two and three choices. The best of all, (0, 2), stands beside bad ones; the first
@@ -172,27 +146,6 @@ def test_converges_to_the_optimum(discount: float) -> None:
     assert learner.decide(0.0) == expected == {1.0: (0, 2), 0.5: (1, 1), 0.0: (1, 1)}[discount]
 
 
-def test_replay() -> None:
-    """A new sequence is learned once and remembered ones are learned as often as said, old and new alike."""
-    once, twice = QLearner((2, 3), rate=0.1), QLearner((2, 3), rate=0.1)
-    once.remember((1, 2), 0.8, replay=3)
-    for _ in range(4):
-        twice.learn((1, 2), 0.8)
-    assert [values.tolist() for values in once.values] == [values.tolist() for values in twice.values]
-    assert once.memory == [((1, 2), 0.8)] and twice.memory == []
-    # The older sequence was learned once; by replay alone it comes to its reward.
-    random.seed(0)
-    learner = QLearner((2, 3), rate=0.1)
-    learner.remember((0, 1), 1.0)
-    assert learner.values[1][0, 1] == pytest.approx(0.55)
-    learner.remember((1, 2), 0.2, replay=400)
-    assert learner.values[1][0, 1] == pytest.approx(1.0, abs=1e-6)
-    assert learner.values[1][1, 2] == pytest.approx(0.2, abs=1e-6)
-
-
-# --- epsilon ----------------------------------------------------------------------------------------------------------
-
-
 def test_epsilon_as_published() -> None:
     """1 for 53 % of the way, then 0.9, 0.8, ... 0.1 for an equal share each."""
     schedule = EpsilonSchedule()
@@ -203,10 +156,6 @@ def test_epsilon_as_published() -> None:
             found = schedule.at(0.53 + (step + place) * share)
             assert found == pytest.approx(0.9 - 0.1 * step, abs=1e-12)
     assert schedule.at(0.53) == pytest.approx(0.9) and schedule.at(1.0) == pytest.approx(0.1)
-
-
-def agent(space: SearchSpace | None = None, **options: Any) -> Agent:
-    return Agent(BlockwiseOptions(**options), search_task(space=space), SCHEDULE)
 
 
 def macs_directly(network: nn.Module) -> int:
@@ -241,15 +190,3 @@ def test_reward_terms(space: SearchSpace) -> None:
         options = BlockwiseOptions(mac_weight=mu, density_weight=rho)
         expected = 0.625 - mu * math.log(macs / 1e6) - rho * math.log(carrying / 12)
         assert reward(options, task, SCHEDULE, genotype, 0.625) == pytest.approx(expected, abs=1e-12)
-
-
-def test_choice_by_reward_or_by_the_values() -> None:
-    """The best reward of all is taken, or what the Q-values lead to, which one lucky try does not turn."""
-    lucky, steady = [1, 5, 0, 3] * 8, [0, 4, 0, 6] * 8
-    for choose, expected in (("best_reward", lucky), ("greedy", steady)):
-        made = agent(choose=choose, replay=0)
-        for decisions, accuracy, times in ((lucky, 0.9, 1), (steady, 0.85, 60)):
-            for _ in range(times):
-                made.learn(decisions, accuracy)
-        disturb()
-        assert made.result() == decoded(SearchSpace(), expected)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 from support.closed_form import ridge_by_sklearn
-from support.components import PATHS, STREAM, all_of, announced, creation, grown, task_of
-from support.tiny import all_threads, one_thread, same, weights
+from support.components import PATHS, STREAM, all_of, creation, grown, task_of
+from support.tiny import same, weights
 from torch import Tensor
 
 from seu_bench.models.sizes import count_parameters
@@ -21,14 +21,8 @@ from seu_bench_creators.frugal import FrugalCreation
 from seu_bench_creators.knn_prefix import KnnPrefixCreation
 from seu_bench_creators.paths import earlier_paths, newest_path
 from seu_bench_creators.reuse_first import ReuseFirstCreation
-from seu_bench_kit import ridge_accuracy
 from seu_bench_kit.components import CreationTask
 from seu_bench_seu.super_model import SuperModel
-
-setup_module, teardown_module = one_thread, all_threads
-
-
-# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def test_earlier_paths() -> None:
@@ -38,9 +32,6 @@ def test_earlier_paths() -> None:
     assert earlier_paths(model, 4) == [PATHS[1], PATHS[0]]
     model = grown(3)
     assert earlier_paths(model, 3) == [PATHS[2], PATHS[1], PATHS[0]]
-
-
-# --- all new ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("stem", "path"), [("selectable", (1, 2, 1, 2)), ("shared", (0, 2, 1, 2))])
@@ -53,9 +44,6 @@ def test_all_new(stem: str, path: tuple[int, ...]) -> None:
 
 
 pytestmark = pytest.mark.long
-
-
-# --- frugal -----------------------------------------------------------------------------------------------------------
 
 
 def frugal(model: SuperModel, task: int = 2, options: FrugalOptions | None = None, **more: Any) -> FrugalCreation:
@@ -79,46 +67,6 @@ def dead(model: SuperModel, path: Sequence[int]) -> None:
 
 #: By task: paths that end in different units.
 APART = ((0, 0, 0, 0), (1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 3))
-
-
-@pytest.mark.parametrize("stem", ["selectable", "shared"])
-def test_contenders_are_prefixes_of_one_path(stem: str) -> None:
-    """The first k layers of one earlier path and new units after them, from all new to all old; each once."""
-    model = grown(stem=stem)
-    new = newest_path(model)
-    stage = frugal(model)
-    stage.run()
-    expected = [list(dict.fromkeys(prefixes(old, new))) for old in (PATHS[1], PATHS[0])]
-    assert stage.contenders in expected
-    assert len(stage.contenders) == (5 if stem == "selectable" else 4)
-
-
-@pytest.mark.parametrize(
-    ("quiet", "chosen"), [((), None), ((0,), 1), ((1,), 0), ((0, 1), 1)], ids=["none", "first", "second", "both"]
-)
-def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> None:
-    """The earlier path whose features separate this task's classes is begun with; of equal ones the latest."""
-    model = grown(paths=APART)
-    for task in quiet:
-        dead(model, APART[task])
-    images = task_of(model).images
-    (x, y), (check_x, check_y) = (all_of(half) for half in images.halves())
-    model.eval()
-    with torch.no_grad():
-        accuracies = [
-            ridge_accuracy(model.features(x, path), y, model.features(check_x, path), check_y) for path in APART[:2]
-        ]
-    if chosen is None:
-        chosen = 0 if accuracies[0] > accuracies[1] else 1
-    elif len(quiet) == 1:
-        assert accuracies[chosen] > accuracies[1 - chosen]
-    else:
-        assert accuracies[0] == accuracies[1]
-    # So many epochs that all 10 images of each half are probed.
-    stage = frugal(model, epochs=20)
-    stage.advance()
-    assert stage.image_passes == 10 + 2 * 20
-    assert stage.contenders == prefixes(APART[chosen], newest_path(model))
 
 
 def paper_score(percent: float, parameters: int) -> float:
@@ -198,27 +146,6 @@ def test_highest_mixed_score(task: int) -> None:
         taken.append(max(range(5), key=lambda index: (scores[index], index)))
         assert stage.result() == stage.contenders[taken[-1]]
     assert taken[1:3] == [4, 4] and len(set(taken)) > 2
-
-
-@pytest.mark.parametrize(
-    ("earlier", "images", "epochs"),
-    [(1, 4, 1), (4, 4, 1), (4, 5, 1), (2, 5, 2), (3, 6, 3), (4, 9, 2), (4, 20, 1), (1, 20, 1), (4, 35, 3), (2, 7, 12)],
-)
-def test_passes_of_frugal(earlier: int, images: int, epochs: int) -> None:
-    """Never more than the factory says, that is than the paper's creator takes; half are trained on in any case.
-    Recalibration takes the whole batches of eight of the training half, or all of it where it is smaller."""
-    model = grown(earlier)
-    stage = frugal(model, earlier, epochs=epochs, images=images)
-    path = stage.run()
-    limit = announced("frugal", epochs=epochs, images=images)
-    assert limit == announced("mdl", epochs=epochs, images=images)
-    half = images // 2
-    assert limit == epochs * (images + (half if half < 8 else half - half % 8))
-    assert epochs * (images // 2) < stage.image_passes <= limit
-    assert path in stage.contenders
-    if images == 4:
-        # Two images may be scored: too few to compare anything.
-        assert stage.contenders == [newest_path(model)]
 
 
 def knn_prefix(model: SuperModel, options: KnnPrefixOptions | None = None, **more: Any) -> KnnPrefixCreation:
@@ -313,10 +240,6 @@ def told(*accuracies: float, task: int = 2, stem: str = "selectable", **options:
     return Told(accuracies, ReuseFirstOptions(**options), given)
 
 
-def changed_layers(path: Sequence[int], other: Sequence[int]) -> list[int]:
-    return [layer for layer, (one, two) in enumerate(zip(path, other, strict=True)) if one != two]
-
-
 def test_old_units_have_the_first_word() -> None:
     """The first epochs try paths of old units only: those of earlier tasks, the latest first, then mixtures; they train
     the head and nothing else."""
@@ -333,25 +256,6 @@ def test_old_units_have_the_first_word() -> None:
             "4.weight",
             "4.bias",
         }
-
-
-@pytest.mark.parametrize(
-    ("epochs", "layers"),
-    [
-        (1, []),
-        (2, [3]),
-        (6, [3, 2, 1, 0]),
-        # Seven for old units; three for each layer, and the one left over for the last.
-        (20, [3, 3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0]),
-    ],
-)
-def test_layers_from_last_to_first(epochs: int, layers: list[int]) -> None:
-    """Later epochs try the new unit of one layer each, the last layer first; where nothing gains, all else is old."""
-    stage = told(*[0.5] * epochs)
-    stage.run()
-    tried = stage.tried[epochs - len(layers) :]
-    assert [changed_layers(path, stage.tried[0]) for path in tried] == [[layer] for layer in layers]
-    assert all(path[layer] == stage.model.candidates[layer] - 1 for path, layer in zip(tried, layers, strict=True))
 
 
 def test_new_unit_stays_where_it_gains() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from support.components import IMAGES, SCHEDULE, search_task
-from support.tiny import all_threads, one_thread, same
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import SearchSchedule
@@ -25,12 +24,6 @@ def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSche
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
-
-
-setup_module, teardown_module = one_thread, all_threads
-
-
-# --- the gradients, on a small smooth problem -------------------------------------------------------------------------
 
 
 class Smooth:
@@ -110,9 +103,6 @@ def test_first_order_is_the_plain_gradient(seed: int) -> None:
     assert distance(found, problem.through()) > 1e-2
     # With a step of no length there is nothing to see through.
     assert distance(problem.second(rate=0.0), found) < 1e-12
-
-
-# --- the gradients, on the proxy network ------------------------------------------------------------------------------
 
 
 class Mixed(nn.Module):
@@ -215,42 +205,6 @@ def test_step_that_is_seen_through_is_sgds_own() -> None:
 pytestmark = pytest.mark.long
 
 
-# --- who moves what ---------------------------------------------------------------------------------------------------
-
-
-def tables(stage: Any) -> list[list[list[float]]]:
-    return [table.detach().tolist() for table in stage.architecture]
-
-
-def parameters(stage: Any) -> dict[str, Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in stage.network.named_parameters()}
-
-
-def test_only_adam_moves_the_architecture() -> None:
-    """With a rate of Adam that moves no number the architecture stays, decay of the weights and all; the weights
-    do not."""
-    stage = search(arch_learning_rate=1e-30, weight_decay=0.5, arch_weight_decay=0.5)
-    before, weight = tables(stage), parameters(stage)
-    stage.advance()
-    assert tables(stage) == before
-    assert not same(parameters(stage), weight)
-
-
-# --- what is found ----------------------------------------------------------------------------------------------------
-
-
-def test_starts_nearly_uniform() -> None:
-    """A table per cell type, normal numbers of deviation 0.001; the weights of an edge sum to one."""
-    stage = search()
-    assert [tuple(table.shape) for table in stage.architecture] == [(14, 8)] * 2
-    assert tables(stage)[0] != tables(stage)[1]
-    values = flat(stage.architecture)
-    # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.
-    assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
-    for mixture in stage._mixture(stage.architecture):
-        torch.testing.assert_close(mixture.sum(dim=1), torch.ones(14))
-
-
 @pytest.mark.parametrize("edges", ["top2", "all14"])
 def test_genotype_is_that_of_the_softmax(edges: Any) -> None:
     """The genotype is read off the softmax: of each edge the best operation, of each node the best two edges."""
@@ -307,9 +261,6 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
     derived = [space.derive([t.softmax(dim=1).double().numpy() for t in architecture]) for _, architecture in kept]
     assert found == derived[lowest if restore == "best_valid" else -1]
     assert derived[lowest] != derived[-1]
-
-
-# --- as a stage -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", [1, 2])

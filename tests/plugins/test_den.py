@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny import all_threads, one_thread
 from torch import nn
 
 from seu_bench.errors import RequestError
@@ -60,9 +59,6 @@ def put_head(made: GrowingNetwork, task: int, weight: list[list[float]]) -> None
         made.head(task).bias.zero_()
 
 
-# --- proximal steps -----------------------------------------------------------------------------------------------
-
-
 @in_double
 @pytest.mark.parametrize("value", [-0.7, -0.2, 0.1, 0.35])
 def test_soft_threshold_is_the_proximal_step(value: float) -> None:
@@ -84,12 +80,6 @@ def test_shrunk_units() -> None:
     assert useful_units(weight, bias).tolist() == [True, True, False]
     assert useful_units(torch.zeros(2, 3), torch.tensor([0.0, 1.0])).tolist() == [False, True]
     assert useful_units(torch.zeros(2, 3), None).tolist() == [False, False]
-
-
-# --- what a stage trains ------------------------------------------------------------------------------------------
-
-
-# --- the sub-graph ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -117,9 +107,6 @@ def test_subgraph(sparse: GrowingNetwork) -> None:
     assert masks[head.weight].tolist() == [[True, False, False]] * 2
     assert masks[head.bias].tolist() == [True, True]
     assert len(masks) == 6
-
-
-# --- splitting ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -170,11 +157,6 @@ def test_split(drifted: tuple[GrowingNetwork, list[OldLayer]]) -> None:
 
 #: Every stage runs.
 ALWAYS = {"loss_threshold": 0.0, "split_threshold": 0.0, "epochs": 2, "width": 0.05, "expand_by": 3, "split_limit": 2}
-#: Neither expansion nor splitting does.
-NEVER = {"loss_threshold": 1e9, "split_threshold": 1e9, "epochs": 2, "width": 0.05}
-
-
-setup_module, teardown_module = one_thread, all_threads
 
 
 def learner(options: dict[str, Any], benchmark: str = "tiny_two", **more: Any) -> Learner:
@@ -207,19 +189,6 @@ def test_stages() -> None:
     assert {(cost.name, cost.task): cost.image_passes for cost in estimated} == {
         (each.stage, each.task): each.image_passes for each in seen
     }
-
-
-def test_stages_that_are_not_needed() -> None:
-    """The network is as large as at first, but for the new head; sizes and operations are the least of the estimate."""
-    found = learner(NEVER)
-    seen = reports(found)
-    found.learn_all()
-    assert [each.epoch for each in seen if each.stage in ("expansion", "splitting")] == [0, 0]
-    assert found.model.widths(1) == found.model.widths(0) == (20, 20)
-    assert found.sizes.params_total[1] == found.cost.params_total_min[1]
-    drift = next(cost for cost in found.cost.stages if cost.name == "drift")
-    took = next(each for each in seen if each.stage == "drift")
-    assert took.flops == drift.flops_min
 
 
 def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,26 +230,6 @@ def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> Non
     assert moved["training"] == head | old
     assert moved["expansion"] == head | new
     assert moved["drift"] == moved["splitting"] == head | old | new
-
-
-def test_split_restores_units() -> None:
-    """With a threshold of 0 and no limit all old units are as before the task, at the moment that they are split."""
-    found = learner({**ALWAYS, "split_limit": 100, "loss_threshold": 1e9})
-    found.learn(0)
-    before, seen = found.logits(0), []
-    split = found.strategy._split
-
-    def splitting(task: Any) -> None:
-        drifted = found.logits(0)
-        split(task)
-        seen.append((drifted, found.logits(0)))
-
-    found.strategy._split = splitting
-    found.learn(1)
-    ((drifted, restored),) = seen
-    assert not torch.equal(drifted, before)
-    assert torch.equal(restored, before)
-    assert found.model.added(1) == (20, 20)
 
 
 def test_sizes_at_most() -> None:

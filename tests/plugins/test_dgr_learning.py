@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 import torch
 from support.tiny import (
-    all_threads,
     benchmark,
     build,
     class_stream,
     learn,
-    one_thread,
     raw_dataset,
     task_of,
 )
@@ -26,9 +24,7 @@ from seu_bench.models import count_parameters, state_bytes
 from seu_bench.testing.streams import class_split
 from seu_bench.training import memory_of
 from seu_bench_methods.dgr import Dgr
-from seu_bench_methods.generators import ImageGenerator, Vae, Wgan, gradient_penalty
-
-setup_module, teardown_module = one_thread, all_threads
+from seu_bench_methods.generators import ImageGenerator, Vae, Wgan
 
 QUICK: dict[str, Any] = {
     "backbone": "mlp",
@@ -61,9 +57,6 @@ def in_double(model: Any, images: Tensor) -> Tensor:
     """Logits in float64."""
     logits: Tensor = copy.deepcopy(model).double().forward_single_task(images.double(), 0).detach()
     return logits
-
-
-# --- the solver --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scenario", ["class", "domain"])
@@ -108,12 +101,6 @@ def test_loss_of_every_batch(scenario: str, targets: str, replay_batch: int | No
     assert batches == [2 * 3] * 3  # 48 images
 
 
-# --- the generator -----------------------------------------------------------------------------------------------
-
-
-# --- what is kept, and what is not -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("generator", ["vae", "wgan_gp"])
 def test_memory_is_solver_and_generator(generator: str) -> None:
     """Four bytes for each parameter, encoder and critic among them, and for the ends of each channel's range."""
@@ -127,9 +114,6 @@ def test_memory_is_solver_and_generator(generator: str) -> None:
     assert count_parameters(strategy.model.task_module(0)) == count_parameters(solver)
 
 
-# --- resuming and cost -------------------------------------------------------------------------------------------
-
-
 SHAPE = (1, 8, 8)
 
 
@@ -139,9 +123,6 @@ def made(kind: str, shape: tuple[int, int, int] = SHAPE, critic_steps: int = 2) 
 
 
 each_kind = pytest.mark.parametrize("kind", ["vae", "wgan_gp"])
-
-
-# --- the autoencoder's loss --------------------------------------------------------------------------------------
 
 
 def test_loss_against_distributions() -> None:
@@ -162,20 +143,6 @@ def test_loss_against_distributions() -> None:
     assert torch.allclose(losses, expected, rtol=1e-12)
 
 
-# --- the critic's loss -------------------------------------------------------------------------------------------
-
-
-def test_penalty_of_a_linear_critic() -> None:
-    """Its gradient is its weight w everywhere: (|w| - 1)^2, with the gradient 2 (|w| - 1) w / |w|."""
-    weight = torch.tensor([[2.0, -1.0, 2.0, 4.0]], dtype=torch.float64, requires_grad=True)  # of length 5
-    one, other = torch.rand(2, 3, 1, 2, 2, dtype=torch.float64)
-    penalty = gradient_penalty(lambda x: x.flatten(1) @ weight.t(), one, other)
-    assert penalty.item() == pytest.approx(16.0, rel=1e-12)
-    penalty.backward()
-    assert weight.grad is not None
-    assert torch.allclose(weight.grad, 2 * 4 * weight.detach() / 5, rtol=1e-12)
-
-
 def test_critic_loss_of_a_linear_critic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Score of made images - score of given ones + 10 (|w| - 1)^2."""
     model = made("wgan_gp")
@@ -188,9 +155,6 @@ def test_critic_loss_of_a_linear_critic(monkeypatch: pytest.MonkeyPatch) -> None
     scores = (fixed.flatten(1) - given.flatten(1)) @ weight
     expected = float(scores.mean()) + 10 * (float(weight.norm()) - 1) ** 2
     assert model.critic_loss(given).item() == pytest.approx(expected, rel=1e-12)
-
-
-# --- steps -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [1.0, 1 / 2, 1 / 3])
@@ -234,9 +198,6 @@ def test_steps_of_critic_and_generator(critic_steps: int) -> None:
     moved = [not torch.equal(*pair) for pair in zip(asked[0], model.maker.parameters(), strict=True)]
     assert still and all(moved)
     assert not all(torch.equal(*pair) for pair in zip(weights, model.critic.parameters(), strict=True))
-
-
-# --- images ------------------------------------------------------------------------------------------------------
 
 
 @each_kind

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import (
-    all_threads,
-    one_thread,
-    registry,
-)
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
-from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
-from seu_bench.engine.resolve import resolve
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.method import Step
 from seu_bench.training.stage import TaskData
@@ -58,17 +51,11 @@ def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
     return found
 
 
-setup_module, teardown_module = one_thread, all_threads
-
-
 def move(model: nn.Module) -> None:
     """Move every weight a little."""
     generator = torch.Generator().manual_seed(5)
     for weight in model.parameters():
         weight.data += 0.05 * torch.randn(weight.shape, generator=generator)
-
-
-# --- the penalty ------------------------------------------------------------------------------------------------------
 
 
 def test_penalty_and_gradient() -> None:
@@ -97,9 +84,6 @@ def test_penalty_and_gradient() -> None:
     assert penalty.item() == pytest.approx(expected, rel=1e-9)
 
 
-# --- over the tasks ---------------------------------------------------------------------------------------------------
-
-
 def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """``F <- (F_new + t F) / (t + 1)`` is the mean of all so far; the anchor is the latest task's weights."""
     strategy = ewc()
@@ -113,33 +97,6 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert strategy.anchor["heads.0.bias"].tolist() == [task] * 3
     nn.init.constant_(bias, 9)
     assert strategy.anchor["heads.0.bias"].tolist() == [2] * 3
-
-
-# --- costs, records and benchmarks ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("split_cifar10", 50_000),
-        ("split_cifar100", 20_000),
-        ("pmnist", 20_000),
-        ("mixture", 20_000),
-        ("split_digits", 20_000),
-    ],
-)
-def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
-    """The paper's strength of each benchmark where nothing was tuned for a protocol, which for `half_day` is that of
-    `quick` where there is one; the user's wins."""
-    quick = resolve(registry(), Request(strategy="ewc", benchmark=name, protocol="quick")).tuned
-    for protocol in ("paper", "half_day", "quick", "smoke"):
-        for options in ({}, {"ewc_lambda": 7}):
-            run = resolve(registry(), Request(strategy="ewc", benchmark=name, protocol=protocol, options=options))
-            chosen: Any = run.options
-            source = quick if protocol == "half_day" else run.tuned
-            tuned = value if source is None else source.options["ewc_lambda"]
-            assert (chosen.ewc_lambda, chosen.fisher) == (options.get("ewc_lambda", tuned), "batch")
-            assert run.tuned is None or protocol != "paper"
 
 
 def images(number: int, task: int = 0) -> TaskImages:

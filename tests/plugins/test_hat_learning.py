@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry
+from support.tiny import build, class_stream, context, learn, registry
 from torch import nn
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench_methods.hat import GatedModel, Hat, compensated, passing, used_anew
-
-setup_module, teardown_module = one_thread, all_threads
 
 #: Learns the textures; 6 batches an epoch.
 PLAIN: dict[str, Any] = {"epochs": 10, "batch_size": 8, "learning_rate": 0.2, "momentum": 0.0}
@@ -29,9 +27,6 @@ def stream(tasks: int = 3) -> TaskStream:
 def copies(strategy: Hat) -> list[torch.Tensor]:
     """The weights and biases of the backbone."""
     return [weight.detach().clone() for weight in strategy.model.backbone.parameters()]
-
-
-# --- what holds during a batch -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("batch_size", "batches"), [(8, 6), (48, 1)])
@@ -90,9 +85,6 @@ def test_a_step_by_hand() -> None:
         assert torch.allclose(new.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-# --- what is protected -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", [QUICK, {**QUICK, "momentum": 0.9}, ALEXNET], ids=["mlp", "momentum", "alexnet"])
 def test_what_earlier_tasks_use_does_not_move(options: dict[str, Any]) -> None:
     """Where the gates of unit and input are exactly 1, a weight keeps its bits through two more tasks; free ones move,
@@ -116,9 +108,6 @@ def test_what_earlier_tasks_use_does_not_move(options: dict[str, Any]) -> None:
     assert any(bool((gate == 1).any()) for gate in gates)
 
 
-# --- sizes and refusals -------------------------------------------------------------------------------------------
-
-
 def test_sizes_by_hand() -> None:
     """Backbone, a head for each task, an embedding for each unit and task; no bits of masks."""
     source = stream()
@@ -129,15 +118,6 @@ def test_sizes_by_hand() -> None:
     assert cost.memory_bytes == (4 * (backbone + heads + embeddings),) * 3
     assert cost.macs == (64 * 8 + 8 * 8 + 8 * 2,) * 3
     assert cost.mask_bits == ()
-
-
-def test_hat_mlp() -> None:
-    """Two layers of 2000, dropout of .2 on the pixels and .5 behind both."""
-    backbone, features = registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 1.0)
-    assert features == 2000
-    assert sum(weight.numel() for weight in backbone.parameters()) == 785 * 2000 + 2001 * 2000
-    assert [module.p for module in backbone if hasattr(module, "p")] == [0.2, 0.5, 0.5]
-    assert registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 0.25)[1] == 500
 
 
 def test_weight_decay_is_refused() -> None:
@@ -160,12 +140,6 @@ def tiny_model() -> GatedModel:
     return GatedModel(backbone, 2, (2, 2), 400.0).double()
 
 
-# --- the factor within the gates ----------------------------------------------------------------------------------
-
-
-# --- gates ----------------------------------------------------------------------------------------------------------
-
-
 def test_logits_are_those_of_a_direct_computation() -> None:
     """``head(g2 * relu(W2 (g1 * relu(W1 x + b1)) + b2))``, each task by its own gates, in evaluation at the largest
     factor and in training at the batch's."""
@@ -182,28 +156,6 @@ def test_logits_are_those_of_a_direct_computation() -> None:
             expected = hidden @ model.heads[task].weight.T + model.heads[task].bias
             assert torch.allclose(model.forward_single_task(x, task), expected, rtol=0, atol=1e-9)
     assert not torch.allclose(*(model.forward_single_task(x, task) for task in range(2)))
-
-
-def test_gate_of_a_channel_holds_for_all_of_its_pixels() -> None:
-    """A closed channel of a convolution is silent at each pixel, also where its map is flattened."""
-    backbone = nn.Sequential(
-        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3), nn.ReLU()
-    )
-    model = GatedModel(backbone, 3, (2,), 400.0).eval()
-    with torch.no_grad():
-        for embedding in model.embeddings_of(0):
-            embedding.fill_(6.0)
-        model.embeddings_of(0)[0][1] = -6.0
-        x = torch.randn(5, 1, 4, 4)
-        before = model.forward_single_task(x, 0)
-        backbone[0].weight[1] += 1.0  # of the closed channel
-        backbone[4].weight[:, 4:] += 1.0  # what reads it
-        assert torch.equal(model.forward_single_task(x, 0), before)
-        backbone[0].weight[0] += 1.0
-        assert not torch.equal(model.forward_single_task(x, 0), before)
-
-
-# --- gradients ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1 / 400, 1.0, 20.0])
@@ -232,9 +184,6 @@ def test_passing_of_convolutions_and_flattened_maps() -> None:
     assert kernel.shape == (2, 2, 1, 1)
     assert kernel.flatten(1).tolist() == [[0.5, 1.0], [0.75, 1.0]]
     assert passing(used, inputs, (2, 6), 3).tolist() == [[0.5] * 3 + [1.0] * 3, [0.75] * 3 + [1.0] * 3]
-
-
-# --- the penalty ----------------------------------------------------------------------------------------------------
 
 
 def test_penalty_by_hand() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, learn, one_thread
+from support.tiny import build, class_stream, learn
 from torch import Tensor
 
 from seu_bench.errors import RequestError
@@ -17,9 +17,6 @@ from seu_bench.testing import Trial
 from seu_bench.testing.trial import Learner
 from seu_bench.training.memories import herd
 from seu_bench_methods.icarl import distillation_loss
-
-setup_module = one_thread
-teardown_module = all_threads
 
 
 def features(count: int, width: int = 5, seed: int = 0) -> Tensor:

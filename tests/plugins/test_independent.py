@@ -6,19 +6,15 @@ from typing import Any
 
 import torch
 from support.tiny import (
-    all_threads,
     build,
     class_stream,
     context,
     learn,
-    one_thread,
     registry,
 )
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_parameters
-
-setup_module, teardown_module = one_thread, all_threads
 
 #: Small networks, and epochs enough to learn.
 QUICK: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 6, "batch_size": 8, "learning_rate": 0.1}
@@ -34,9 +30,6 @@ def network_size(classes: int, pixels: int = 64) -> int:
     return (pixels + 1) * HIDDEN + (HIDDEN + 1) * HIDDEN + (HIDDEN + 1) * classes
 
 
-# --- linear -----------------------------------------------------------------------------------------------------------
-
-
 def test_linear_learns_the_logistic_regression() -> None:
     """Trained to the end without decay, a classifier of two classes meets the first-order condition: zero gradient."""
     source = class_stream([[0, 1]], images=12)
@@ -48,9 +41,6 @@ def test_linear_learns_the_logistic_regression() -> None:
     residual = (shares - torch.nn.functional.one_hot(y, 2)) / len(y)
     gradient = residual.T @ x.flatten(1) + 0.01 * head.weight
     assert float(gradient.abs().max()) < 1e-4
-
-
-# --- independent ------------------------------------------------------------------------------------------------------
 
 
 def test_a_network_for_each_task() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import Command
 from support.logged import EPOCHS, Log, Witness, due, logged_run
 
 from seu_bench.errors import Interruption
@@ -55,25 +54,9 @@ def test_local_store(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.info.run_name == record.run_id == run.data.tags["seu_bench.run_id"]
     assert (run.data.params["strategy"], run.data.params["options.epochs"]) == ("tiny", str(EPOCHS))
     assert run.data.tags["seu_bench.benchmark"] == "split_digits"
-    whole = {**stopped.curves, **witness.curves}
-    for name in set(stopped.curves) & set(witness.curves):
-        whole[name] = list(dict(stopped.curves[name] + witness.curves[name]).items())
-    assert metrics(client, run) == due(record, whole)
+    assert metrics(client, run) == due(record, stopped.curves, witness.curves)
     expected, _ = logged_run(tmp_path / "without")
     assert without_times(record) == without_times(expected)
     logged_run(tmp_path / "results", ["mlflow"], options={"epochs": 1}, log_options={"mlflow.experiment": "other"})
     assert len(runs(client)) == len(runs(client, "other")) == 1
     assert list((tmp_path / "cwd").iterdir()) == []
-
-
-@pytest.mark.long
-def test_server_that_is_not_there(
-    tiny: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run goes on without it, with one notice."""
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    asked = ("--strategy", "tiny", "--protocol", "smoke", "--limit", 8, "--results", tmp_path)
-    answer = command("run", *asked, "--log", "mlflow", "--log-option", "mlflow.tracking_uri=http://127.0.0.1:9")
-    assert answer.status == 0, answer.err
-    assert answer.err.count("plugin 'logger mlflow' of package seu-bench failed in ") == 1
-    assert "\nfinished after" in answer.err

@@ -89,10 +89,7 @@ def test_offline_run(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     parts = [history(file, axes(file)) for file in (first, second)]
     found = {name: parts[0].get(name, []) + parts[1].get(name, []) for name in {**parts[0], **parts[1]}}
-    whole = {**stopped.curves, **witness.curves}
-    for name in set(stopped.curves) & set(witness.curves):
-        whole[name] = list(dict(stopped.curves[name] + witness.curves[name]).items())
-    assert found == due(record, whole)
+    assert found == due(record, stopped.curves, witness.curves)
     assert axes(first) | axes(second) == {"tasks", *(f"training/task-{task}/epoch" for task in range(5))}
 
     kinds = [{each.WhichOneof("record_type"): each for each in records(file)} for file in (first, second)]

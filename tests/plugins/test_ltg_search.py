@@ -12,9 +12,7 @@ import pytest
 import torch
 from support.commands import Command
 from support.tiny import (
-    all_threads,
     class_stream,
-    one_thread,
     same,
     weights,
 )
@@ -28,10 +26,7 @@ from seu_bench.models.sizes import count_parameters
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import LearnToGrow, StructureSearch
-from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Position, Stop
-
-positions = pytest.mark.parametrize("position", ["pre", "post"])
-
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Position
 
 #: One channel, 8x8, without dropout: what is computed has one answer.
 SHAPE = AlexNetShape(1, 8, 8, (2, 3, 4), 5, dropout=(0.0,) * 5)
@@ -100,12 +95,6 @@ def stream(**more: Any) -> TaskStream:
     return class_stream([[0, 1], [2, 3, 4], [5, 6]], **{"images": 16, **more})
 
 
-setup_module, teardown_module = one_thread, all_threads
-
-
-# --- the mixture ------------------------------------------------------------------------------------------------------
-
-
 def mixed_by_hand(model: GrowingAlexNet, mixture: Mixture, x: Tensor) -> Tensor:
     """The mixture's logits by the formula: every candidate computed by itself, from its own parts."""
     for layer, mixed in zip(map(model.layer, range(5)), mixture.mixed(), strict=True):
@@ -164,9 +153,6 @@ def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
     adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
     expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2
     assert mixture.penalty().item() == pytest.approx(expected, rel=1e-6)
-
-
-# --- one step ---------------------------------------------------------------------------------------------------------
 
 
 def loss_by_hand(stage: StructureSearch, x: Tensor, y: Tensor) -> Tensor:
@@ -251,40 +237,6 @@ def test_an_epoch_alternates_on_the_halves() -> None:
     stage.advance()
     for found, wanted in zip([*stage.architecture, *stage.weights], [*expected, *by_hand], strict=True):
         torch.testing.assert_close(found.detach(), wanted, rtol=1e-4, atol=1e-5)
-
-
-# --- the right choice -------------------------------------------------------------------------------------------------
-
-
-# --- adapters count, and old paths keep theirs ------------------------------------------------------------------------
-
-
-@positions
-def test_adapters_stack(position: Position) -> None:
-    """Three tasks adapt one unit: each path has the adapters that were there when it was made, and a reuse those of
-    its own time; outputs are the sum of terms by hand."""
-    model = network(position)
-    x = images().store
-    logits: list[Tensor] = []
-    model.eval()
-    for task, first in enumerate((None, ADAPT, ADAPT, REUSE)):
-        if first is not None:
-            grown(model, task, first, *[REUSE] * 4)
-        with torch.no_grad():
-            logits.append(model(x, task))
-            assert all(torch.equal(model(x, earlier), logits[earlier]) for earlier in range(task + 1))
-    assert [model.paths[task][0] for task in range(4)] == [Stop(0, count) for count in (0, 1, 2, 2)]
-    layer = model.layer(0)
-    parts = [part(x) for part in (layer.units[0], *layer.adapters_of(0))]
-    for count in range(3):
-        terms = parts[: count + 1]
-        by_hand = sum(map(rectified, terms)) if position == "post" else rectified(sum(terms))
-        torch.testing.assert_close(layer(x, Stop(0, count)), by_hand)
-    path = count_parameters(model.task_module(2)) - count_parameters(model.heads[2])
-    assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4
-
-
-# --- the stage --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

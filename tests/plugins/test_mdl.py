@@ -59,16 +59,6 @@ def test_eight_candidates(scope: Any, normalisation: Any, expected: str) -> None
     assert digits(updated(start, EIGHT_A, EIGHT_E, 3, scope=scope, normalisation=normalisation)) == expected
 
 
-def test_softmax_of_probabilities_flattens_them() -> None:
-    """Repeated softmax takes a certain choice back to a uniform one, as the specification's series says."""
-    p, nothing = np.eye(8)[0], np.zeros(8)
-    series = []
-    for _ in range(4):
-        p = updated(p, nothing, nothing, 0, normalisation="softmax")
-        series.append(p[0])
-    assert digits(np.array(series)) == "0.279708 0.145654 0.127605 0.125326"
-
-
 def test_penalty_cannot_make_a_probability_negative() -> None:
     """A probability stops at 1e-8 before the sum normalises."""
     p = updated(np.array([0.005, 0.995]), np.array([0.1, 0.2]), np.array([2.0, 1.0]), 0)
@@ -82,16 +72,9 @@ def test_never_sampled_neither_gains_nor_loses() -> None:
     assert reward_minus_penalty(accuracy, epochs).tolist() == [0, 1, -1, 0]
 
 
-# --- the tables ---------------------------------------------------------------------------------------------------
-
-
 def tables(**more: Any) -> MultinomialTables:
     options: dict[str, Any] = {"alpha": 0.01, "scope": "sampled", "normalisation": "sum"}
     return MultinomialTables([8, 3, 1], **{**options, **more})
-
-
-def values(made: MultinomialTables) -> list[list[float]]:
-    return [vector.tolist() for name in ("probabilities", "accuracy", "epochs") for vector in getattr(made, name)]
 
 
 def test_learning_records_then_moves() -> None:

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 from support.board_records import leaderboards, writer
-from support.commands import Command
-from support.tiny import all_threads, one_thread, registry
+from support.tiny import registry
 
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import OptionError
 from seu_bench.results.record import Record, image_budget, parse_record
-
-setup_module, teardown_module = one_thread, all_threads
 
 OWN = """
 name = "own"
@@ -42,10 +39,6 @@ def own(tmp_path: Path) -> str:
     path = tmp_path / "own.toml"
     path.write_text(OWN)
     return str(path)
-
-
-def run_id(strategy: str, benchmark: str = "split_mnist_class", **options: Any) -> str:
-    return resolve(registry(), Request(strategy=strategy, benchmark=benchmark, options=options)).spec.run_id
 
 
 @pytest.mark.parametrize(
@@ -101,9 +94,3 @@ def test_older_records(
     assert isinstance(record, Record) and record.options == new and image_budget(record) == budget
     (board,) = leaderboards(tmp_path)
     assert [row.seeds for row in board.rows] == [2]
-
-
-def test_a_sweep_over_memory_reaches_all(command: Command, own: str, tmp_path: Path) -> None:
-    given = ("--strategy", "replay,gem,icarl", "-o", "memory=20,40", "--results", tmp_path, "--dry-run")
-    answer = command("sweep", "--benchmark", own, *given)
-    assert answer.status == 0 and "takes no memory" not in answer.out + answer.err, answer.err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
-from support.tiny import all_threads, build, class_stream, context, learn, one_thread, registry
+from support.tiny import build, class_stream, context, learn, registry
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
@@ -19,8 +19,6 @@ from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_mntdp.method import Mntdp, with_validation
 from seu_bench_mntdp.network import ModularResNet
 from seu_bench_mntdp.stages import PathPolicy, PriorStage, bodies
-
-setup_module, teardown_module = one_thread, all_threads
 
 PAIRS = [[0, 1], [2, 3], [4, 5]]
 UNLIKE = [[0, 1], [2, 3, 4]]
@@ -60,9 +58,6 @@ def cost_of(source: TaskStream, **options: Any) -> Cost:
     return found
 
 
-# --- the network ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("split_last", "places"), [(False, 6), (True, 7)])
 def test_published_size(split_last: bool, places: int) -> None:
     """607,050 parameters for ten classes, as the reference code has, however the last group is cut."""
@@ -93,21 +88,6 @@ def test_it_computes_what_the_backbone_does() -> None:
     network.eval()
     with torch.no_grad():
         assert torch.equal(network.head(0)(backbone(images)), network(images, 0))
-
-
-def test_paths_share_modules() -> None:
-    """A new module where there is ``None``, and the one of that number elsewhere; each counted once."""
-    network = grown((None,) * 6, (0, 0, None, None, None, None), (0, 0, 1, None, None, 0))
-    assert network.paths == [(0, 0, 0, 0, 0, 0), (0, 0, 1, 1, 1, 1), (0, 0, 1, 2, 2, 0)]
-    assert network.unit_tasks == [[0], [0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1]]
-    first = grown()
-    sizes = [count_parameters(first.module_at(place, 0)) for place in range(6)]
-    assert count_parameters(network) == sum(
-        size * len(tasks) for size, tasks in zip(sizes, network.unit_tasks, strict=True)
-    )
-
-
-# --- the prior --------------------------------------------------------------------------------------------------------
 
 
 def features_of(network: ModularResNet, images: Any, task: int) -> tuple[Any, Any]:
@@ -154,35 +134,11 @@ def test_tasks_of_one_body_are_told_by_their_heads() -> None:
     assert stage.scores[0][0] == stage.scores[1][0] and stage.scores[0][1] > stage.scores[1][1]
 
 
-# --- candidates -------------------------------------------------------------------------------------------------------
-
-
 def stages_of(source: TaskStream, **options: Any) -> tuple[Any, list[StageProgress]]:
     """A strategy that has learned the stream, and its stages."""
     done: list[StageProgress] = []
     strategy = build(source, "mntdp", on_progress=lambda it: done.append(it) if it.done else None, **SMALL | options)
     return learn(source, strategy), done
-
-
-@pytest.mark.long
-def test_seven_candidates_of_six_modules() -> None:
-    """From none to all modules of the related path; the most accurate is kept, of equal ones that which reuses more."""
-    source = twins()
-    strategy, stages = stages_of(source)
-    for task in (1, 2):
-        names = [it.stage for it in stages if it.task == task]
-        assert names == ["prior", *(f"prefix {reused}" for reused in range(7))]
-    last = [it for it in stages if it.task == 2][1:]
-    best = [max(it.curve, key=lambda report: report.accuracy or 0).accuracy or 0 for it in last]
-    path = strategy.model.paths[2]
-    reused = next(
-        length for length in range(6, -1, -1) if any(path[:length] == old[:length] for old in strategy.model.paths[:2])
-    )
-    assert best[reused] == max(best[-1], best[reused])
-    assert strategy.describe()["paths"] == tuple(strategy.model.paths)
-
-
-# --- variant s --------------------------------------------------------------------------------------------------------
 
 
 def test_policy_follows_reinforce() -> None:
@@ -198,9 +154,6 @@ def test_policy_follows_reinforce() -> None:
             assert logits.grad is not None
             torch.testing.assert_close(logits.grad, wanted)
     assert policy.baseline == pytest.approx((1 + 3 - 2) / 3)
-
-
-# --- costs ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 from support.tiny import (
-    all_threads,
     build,
     class_stream,
     context,
     learn,
     logits_of,
-    one_thread,
     registry,
     same,
     weights,
@@ -26,8 +24,6 @@ from seu_bench_backbones.networks import mlp, resnet18
 from seu_bench_kit import AlexNetShape
 from seu_bench_kit.blocks import alexnet
 from seu_bench_methods.packnet import Held, PackedModel, kept_count, largest
-
-setup_module, teardown_module = one_thread, all_threads
 
 CLASSES = (2, 3, 4, 2)
 SHAPES = {"mlp": (1, 8, 8), "alexnet": (3, 8, 8), "resnet18": (1, 8, 8)}
@@ -62,9 +58,6 @@ def images(backbone: str = "mlp", count: int = 5) -> Tensor:
 
 
 each = pytest.mark.parametrize("backbone", SHAPES)
-
-
-# --- what is pruned ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -119,9 +112,6 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
             assert not any(bool((a & b).any()) for a, b in pairs)
 
 
-# --- what a task computes ---------------------------------------------------------------------------------------------
-
-
 @each
 def test_a_task_computes_with_weights_up_to_its_own(backbone: str) -> None:
     """As a plain network whose other weights are 0, bit by bit; whatever later tasks and free weights are."""
@@ -148,9 +138,6 @@ def test_a_task_computes_with_weights_up_to_its_own(backbone: str) -> None:
     assert torch.equal(alone.heads[0](alone.backbone(x)), found[0])
     mixed = packed(torch.cat([x, x]), torch.tensor([0] * 5 + [2] * 5))
     assert torch.allclose(mixed[:5, :2], found[0]) and torch.allclose(mixed[5:], found[2])
-
-
-# --- what cannot move -------------------------------------------------------------------------------------------------
 
 
 def test_held_by_hand() -> None:

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import torch
 from support.tiny import (
-    all_threads,
     benchmark,
     class_stream,
     context,
     learn,
-    one_thread,
     raw_dataset,
     registry,
     same,
@@ -25,8 +23,6 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.testing.streams import class_split
 from seu_bench.training.monitoring import bytes_by_kind
-
-setup_module, teardown_module = one_thread, all_threads
 
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 8}
 
@@ -100,9 +96,6 @@ def test_bytes_between_tasks(name: str, copies: int) -> None:
         assert sum(taken.values()) == copies * model - (absent if name == "rwalk" else 0)
 
 
-# --- LwF ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("backbone", "scenario"),
     [("alexnet", "task"), ("resnet18", "task"), ("resnet18", "class"), ("mlp", "domain")],
@@ -132,9 +125,6 @@ def test_lwf_by_hand(backbone: str, scenario: str) -> None:
     assert float(distance) > 1e-3
     torch.testing.assert_close(loss, cross_entropy(logits, y) + 3.0 * distance)
     assert same(strategy.teacher, teacher)
-
-
-# --- penalties ------------------------------------------------------------------------------------------------------
 
 
 def test_si_by_hand() -> None:
@@ -223,9 +213,6 @@ def test_rwalk_by_hand() -> None:
     assert not any(name.startswith("heads.0") for name in fisher)
 
 
-# --- CWR* and from scratch ------------------------------------------------------------------------------------------
-
-
 def test_cwr_consolidates_one_head() -> None:
     """A class that comes back begins where it was left, and both are weighed by the roots of their images."""
     source = stream_of("domain")
@@ -244,6 +231,3 @@ def test_cwr_consolidates_one_head() -> None:
     expected = (ratio * first + trained[0] - trained[0].mean()) / (ratio + 1)
     torch.testing.assert_close(strategy.model.heads[0].weight.detach(), expected)
     assert strategy.images_seen == (old + new).flatten().tolist()
-
-
-# --- all of them ------------------------------------------------------------------------------------------------------

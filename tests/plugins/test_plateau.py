@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.tiny import all_threads, class_stream, context, learn, one_thread, same, weights
+from support.tiny import class_stream, context, learn, same, weights
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import build_options
@@ -18,10 +18,7 @@ from seu_bench.testing.trial import from_file
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.strategy import StagedStrategy
-from seu_bench_kit.costing import fixed_size_cost
-from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least, fewest_epochs
-
-setup_module, teardown_module = one_thread, all_threads
+from seu_bench_methods.plateau import PlateauOptions, PlateauStage, fewest_epochs
 
 #: From .05 the rate is below .005 after three divisions by 3.
 OPTIONS: dict[str, Any] = {"epochs": 40, "batch_size": 8, "learning_rate": 0.05, "min_learning_rate": 0.005}
@@ -105,19 +102,6 @@ def test_resumes_to_the_same_weights(epoch: int) -> None:
     learn(stream(), resumed)
     assert same(weights(whole.model), weights(resumed.model))
     assert len(left) == 3 + 3 * 5 - epoch
-
-
-def test_cost_is_an_upper_bound() -> None:
-    """Passes of all epochs; operations from the fewest epochs to all."""
-    made = made_for(stream())
-    schedule = made.options.applied_to(made.protocol.training)
-    cost = at_least(fixed_size_cost(made, lambda: backbone_model(made)), schedule)
-    assert cost.image_passes == 40 * 24
-    assert cost.train_flops_min is not None and cost.train_flops is not None
-    assert cost.train_flops_min * 40 == cost.train_flops * 16
-    made = made_for(stream(), lr_schedule="constant")
-    constant = fixed_size_cost(made, lambda: backbone_model(made))
-    assert constant.train_flops_min == constant.train_flops == cost.train_flops
 
 
 def test_needs_a_validation_loss() -> None:

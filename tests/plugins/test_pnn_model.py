@@ -11,17 +11,10 @@ from typing import Any, Literal, TypeAlias
 import pytest
 import torch
 from support.commands import Command
-from support.tiny import (
-    all_threads,
-    class_stream,
-    one_thread,
-)
 from torch import Tensor
 from torch.nn import functional
 
-from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_parameters
-from seu_bench.training.stage import Stage, TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_methods.pnn import ProgressiveNetwork
 
@@ -39,10 +32,6 @@ SMALL = AlexNetShape(2, 9, 16, (3, 4, 5), 7)
 
 
 CLASSES = (2, 4, 3)
-
-
-def stream(groups: Any = ((0, 1), (2, 3, 4), (5, 6)), **more: Any) -> TaskStream:
-    return class_stream(groups, **{"images": 16, **more})
 
 
 def network(variant: Variant, shape: AlexNetShape = SMALL, columns: int = 3, seed: int = 0) -> ProgressiveNetwork:
@@ -71,19 +60,6 @@ def cost(command: Command, *arguments: object) -> dict[str, Any]:
     assert (answer.status, answer.err) == (0, "")
     document: dict[str, Any] = json.loads(answer.out)
     return document
-
-
-def training(strategy: Any, task: int) -> Stage[None]:
-    """The stage that trains a task's new column."""
-    source = stream()
-    strategy.experience = source.avalanche().train_stream[task]
-    strategy.adapted_dataset = strategy.experience.dataset
-    strategy.make_train_dataloader()
-    stage: Stage[None] = strategy.phases(TaskData(task, source.tasks[task].train, source.tasks[task].valid))[0].make()
-    return stage
-
-
-setup_module, teardown_module = one_thread, all_threads
 
 
 def images(count: int = 6, shape: AlexNetShape = SMALL) -> Tensor:
@@ -137,25 +113,6 @@ def test_outputs_by_the_formula(variant: Variant, mode: str) -> None:
         assert torch.allclose(found, reference(state, x, task, variant), rtol=1e-12, atol=1e-12)
     other = reference(state, x, 2, "compat" if variant == "proper" else "proper")
     assert not torch.allclose(found, other, rtol=1e-2)
-
-
-@both
-def test_gradients(variant: Variant) -> None:
-    """All of the new column learns, each scalar, V and U too, and nothing of the earlier ones."""
-    made, x = network(variant, replace(SMALL, dropout=(0.0,) * 5), seed=1), images(32)
-    earlier = [parameter for task in (0, 1) for parameter in made.column(task).parameters()]
-    assert not any(parameter.requires_grad for parameter in earlier)
-    for parameter in earlier:
-        parameter.requires_grad_()  # not even then: no graph is made of earlier columns
-    functional.cross_entropy(made(x, 2), torch.arange(32) % 3).backward()
-    assert all(parameter.grad is None for parameter in earlier)
-    trained = {id(parameter) for parameter in made.trainable_module(2).parameters()}
-    for name, parameter in made.column(2).named_parameters():
-        if variant == "compat" and name.startswith("laterals.4."):
-            assert parameter.grad is None and id(parameter) not in trained
-        else:
-            assert parameter.grad is not None and id(parameter) in trained
-            assert bool(parameter.grad.all() if name.endswith("scales") else parameter.grad.any()), name
 
 
 @both
@@ -260,9 +217,3 @@ def test_macs_of_proper_by_hand(command: Command) -> None:
     reductions = 16**2 * 64 * 64 + 8**2 * 128 * 128 + 4096 * 4096 + 2 * 2048 * 2048
     projections = plain - 32**2 * 27 * 64 + head
     assert document["macs"][:2] == [plain + head, 2 * plain + head + reductions + projections]
-
-
-# --- learning ---------------------------------------------------------------------------------------------------------
-
-
-# --- states -----------------------------------------------------------------------------------------------------------

@@ -13,49 +13,23 @@ from typing import Any
 
 import pytest
 import torch
-from support.components import GENOTYPES, all_of, grown, task_of
-from support.tiny import all_threads, class_stream, genotype, one_thread
+from support.components import GENOTYPES, grown, task_of
+from support.tiny import class_stream, genotype
 
 from seu_bench_inherit import InheritOptions, InheritSearchOptions
 from seu_bench_inherit.creator import InheritCreation
 from seu_bench_inherit.searcher import InheritSearch
-from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit import CreationTask, SearchTask
 from seu_bench_kit.contracts import SEARCH
 from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
 from seu_bench_kit.search_space import OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
 from seu_bench_seu.super_model import SuperModel
-
-setup_module, teardown_module = one_thread, all_threads
-
-
-SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
-every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
 
 
 @cache
 def drawn(space: SearchSpace, count: int, seed: int = 0) -> list[Genotype]:
     below = random.Random(seed).randrange
     return [space.random_genotype(below) for _ in range(count)]
-
-
-def is_of(space: SearchSpace, genotype: Genotype) -> bool:
-    """Written anew from the definition of the space."""
-    if space.cell_types == 1 and genotype.normal != genotype.reduction:
-        return False
-    for form in (genotype.normal, genotype.reduction):
-        places = [(edge.node, edge.source) for edge in form]
-        if len(set(places)) != len(places) or any(source >= node for node, source in places):
-            return False
-        if space.edges == "all14" and set(places) != {
-            (node, source) for node in (2, 3, 4, 5) for source in range(node)
-        }:
-            return False
-        if space.edges == "top2" and (
-            Counter(node for node, _ in places) != {2: 2, 3: 2, 4: 2, 5: 2}
-            or any(edge.operation == "none" for edge in form)
-        ):
-            return False
-    return True
 
 
 def assert_uniform(values: Sequence[Hashable], possible: Sequence[Hashable]) -> None:
@@ -67,19 +41,6 @@ def assert_uniform(values: Sequence[Hashable], possible: Sequence[Hashable]) -> 
     statistic = sum((counts[value] - expected) ** 2 / expected for value in possible)
     freedom = len(possible) - 1
     assert statistic <= freedom + 5 * math.sqrt(2 * freedom)
-
-
-# --- drawing ------------------------------------------------------------------------------------------------------
-
-
-@every_space
-def test_drawn_genotypes_are_of_the_space(space: SearchSpace) -> None:
-    """Each has the edges and operations that the space allows, and the forms that its cell types say."""
-    genotypes = drawn(space, 300)
-    assert all(is_of(space, genotype) for genotype in genotypes)
-    assert all(space.fault(genotype) is None for genotype in genotypes)
-    assert len(set(genotypes)) == 300
-    assert all((genotype.normal == genotype.reduction) == (space.cell_types == 1) for genotype in genotypes)
 
 
 @pytest.mark.parametrize("kind", ["normal", "reduction"])
@@ -108,12 +69,6 @@ def test_all14_is_uniform() -> None:
         pairs = list(itertools.product(OPERATIONS, repeat=2))
         for row in range(13):
             assert_uniform([(operations[row], operations[row + 1]) for operations in rows], pairs)
-
-
-# --- the searcher -------------------------------------------------------------------------------------------------
-
-
-# --- what is of the space -----------------------------------------------------------------------------------------
 
 
 def changed(form: tuple[Edge, ...], row: int, *edges: Edge) -> tuple[Edge, ...]:
@@ -196,9 +151,6 @@ def dead(model: SuperModel, path: Sequence[int]) -> None:
         tensor.zero_()
 
 
-# --- the searcher -----------------------------------------------------------------------------------------------------
-
-
 def test_genotype_goes_on() -> None:
     """The first task's is drawn of the seed alone; later tasks have it, whatever their seed."""
     images, space = class_stream([[0, 1], [2, 3]], images=8).tasks[0].train, SearchSpace()
@@ -211,41 +163,6 @@ def test_genotype_goes_on() -> None:
     assert found(3) == first and space.fault(first) is None and len({found(seed) for seed in range(8)}) == 8
     others = tuple(PUBLISHED.values())[:2]
     assert found(4, (first, *others)) == first
-
-
-# --- the related task -------------------------------------------------------------------------------------------------
-
-
-def test_equal_scores() -> None:
-    """Of equal scores the latest task's path is taken; so it is where nothing is scored."""
-    model = alike()
-    for path in APART:
-        dead(model, path)
-    stage = inherit(model)
-    stage.advance()
-    assert stage.scores[0] == stage.scores[1] and stage.related == APART[1]
-    for options in ({"relation": "latest"}, {"images": 0}, {"images": 1}):
-        stage = inherit(alike(), **options)
-        stage.run()
-        assert stage.scores == [] and stage.related == APART[1] and stage.image_passes == 0
-
-
-@pytest.mark.parametrize(("relation", "accuracy"), [("ridge", ridge_accuracy), ("knn", knn_accuracy)])
-def test_scores(relation: str, accuracy: Any) -> None:
-    """A classifier is fitted on the first half of the images and measured on the second."""
-    model = alike()
-    stage = inherit(model, relation=relation, images=40)
-    stage.advance()
-    x, y = all_of(asked(model).images.part(0, 40))
-    model.eval()
-    with torch.no_grad():
-        features = [model.features(x, path) for path in (APART[1], APART[0])]
-    expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
-    assert stage.scores == pytest.approx(expected)
-    assert stage.image_passes == 80
-
-
-# --- what is inherited ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("quiet", [0, 1])

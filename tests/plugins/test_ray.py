@@ -68,16 +68,16 @@ def test_driver_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message", "remedy"),
     [
-        (("--ray-address", "127.0.0.1:9"), "nobody answers at 127.0.0.1:9", "ray start --head"),
-        (("--ray-address", "nonsense"), "'nonsense' is no address of a Ray", "HOST:PORT"),
-        (("--ray-address", "auto"), "Ray cannot be used", "ray start --head"),
-        (("-o", "executor.cpus=1000"), "no machine of this Ray has room for a job of 1000 cores", "executor.cpus=N"),
-        (("--gpus", "8"), "no machine of this Ray has room", "executor.gpus=N"),
+        ("address=127.0.0.1:9", "nobody answers at 127.0.0.1:9", "ray start --head"),
+        ("address=nonsense", "nobody answers at nonsense", "HOST:PORT"),
+        ("address=auto", "Ray cannot be used", "ray start --head"),
+        ("cpus=1000", "no machine of this Ray has room for a job of 1000 cores", "executor.cpus=N"),
+        ("gpus=8", "no machine of this Ray has room", "executor.gpus=N"),
     ],
 )
-def test_refused(tmp_path: Path, asked: tuple[str, ...], message: str, remedy: str) -> None:
+def test_refused(tmp_path: Path, asked: str, message: str, remedy: str) -> None:
     """Before anything is written, with what to do."""
-    with sweep(tmp_path / "results", "0", *ON_RAY, *asked) as process:
+    with sweep(tmp_path / "results", "0", *ON_RAY, "-o", f"executor.{asked}") as process:
         _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert message in err and remedy in err and "Traceback" not in err

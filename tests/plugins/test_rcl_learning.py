@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import all_threads, build, class_stream, context, one_thread, registry, same
+from support.tiny import build, class_stream, same
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.models import count_parameters
-from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import TaskData
 from seu_bench_backbones.networks import mlp
 from seu_bench_kit import GrowingNetwork, chain_of
 from seu_bench_rcl.controller import Controller, Policy, policy_loss
 from seu_bench_rcl.method import Growth, GrowthSearch, ReinforcedGrowth
-
-setup_module, teardown_module = one_thread, all_threads
 
 GROUPS = [[0, 1], [2, 3, 4], [5, 6]]
 CLASSES = (2, 3, 2)
@@ -31,12 +28,6 @@ MLP: dict[str, Any] = {"backbone": "mlp", "width": 0.02, "trials": 3, "trial_epo
 
 def stream() -> TaskStream:
     return class_stream(GROUPS, images=20)
-
-
-def cost_of(source: TaskStream, options: dict[str, Any]) -> Cost:
-    made = context(source.plan, "rcl", {"epochs": 2, "batch_size": 16, **options})
-    found: Cost = registry().strategies.find("rcl").factory.cost(made)
-    return found
 
 
 @pytest.fixture
@@ -68,9 +59,6 @@ def search(data: TaskData, *, seed: int = 3, epochs: int = 2, select: bool = Tru
 def second_task(*, valid: bool = True) -> TaskData:
     task = stream().tasks[1]
     return TaskData(1, task.train, task.valid if valid else None)
-
-
-# --- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def mlp_size(widths: Sequence[int]) -> int:
@@ -112,24 +100,6 @@ def test_sizes_in_closed_form(backbone: str, size: Any, first: Any, draws: Any, 
         assert count_parameters(strategy.model) == size(widths) + heads
     choices = strategy.describe()["choices"]
     assert choices == tuple(tuple(f"new {units}" for units in added) for added in (first, *draws))
-
-
-def test_bounds_in_closed_form() -> None:
-    """From heads alone to the most units in every layer, with every task but the first."""
-    cost = cost_of(stream(), MLP)
-    widths = [(8 + 5 * task, 8 + 5 * task) for task in range(3)]
-    heads = [CLASSES[task] * (widths[task][1] + 1) for task in range(3)]
-    assert cost.params_total == tuple(mlp_size(widths[task]) + sum(heads[: task + 1]) for task in range(3))
-    assert cost.params_total_min == tuple(mlp_size((8, 8)) + 9 * sum(CLASSES[: task + 1]) for task in range(3))
-    assert cost.memory_bytes == tuple(4 * params for params in cost.params_total)
-    assert cost.macs == tuple(64 * a + a * b + b * CLASSES[task] for task, (a, b) in enumerate(widths))
-    assert cost.macs_min == tuple(64 * 8 + 8 * 8 + 8 * classes for classes in CLASSES)
-
-
-# --- what is frozen and what trains -----------------------------------------------------------------------------------
-
-
-# --- trials -----------------------------------------------------------------------------------------------------------
 
 
 def watched(stage: GrowthSearch, monkeypatch: pytest.MonkeyPatch) -> list[Growth]:
@@ -177,9 +147,6 @@ def test_rewards_teach_the_controller(monkeypatch: pytest.MonkeyPatch, drawn: li
     assert [reward for _, reward in told] == pytest.approx([growth.reward for growth in ended])
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
 LAYERS, CHOICES = 2, 3
 
 
@@ -225,24 +192,6 @@ def test_gradient_of_the_expected_reward(baseline: float) -> None:
     assert max(float(gradient.abs().max()) for gradient in expected) > 1e-3
     for gradient, total in zip(expected, found, strict=True):
         assert torch.allclose(gradient, -total, atol=1e-12, rtol=1e-9)
-
-
-def test_learns_by_that_gradient() -> None:
-    """A step of Adam along the gradient of what was drawn, times the reward above the baseline before its step."""
-    controller, again = made(), made()
-    for one in (controller, again):
-        lively(one.policy)
-        with torch.no_grad():
-            one.baseline.bias.fill_(0.25)
-    again.policy.load_state_dict(controller.policy.state_dict())
-    assert controller.learn((2, 0), 0.75) == pytest.approx(0.5, abs=1e-15)
-    loss = policy_loss(again.policy(again.state), (2, 0), 0.5)
-    gradients = torch.autograd.grad(loss, list(again.policy.parameters()))
-    for before, gradient, after in zip(
-        again.policy.parameters(), gradients, controller.policy.parameters(), strict=True
-    ):
-        step = 1e-3 * gradient / (gradient.abs() + 1e-8)  # Adam's first step
-        assert torch.allclose(after, before - step, atol=1e-12, rtol=0)
 
 
 def test_baseline_by_hand() -> None:

@@ -14,7 +14,6 @@ from support.tiny import (
     class_stream,
     context,
     learn,
-    one_thread,
     raw_dataset,
     registry,
     same,
@@ -30,8 +29,6 @@ from seu_bench.testing.streams import class_split
 from seu_bench.training.monitoring import ModelSizes, SilentLogger
 from seu_bench.training.stage import StageProgress
 from seu_bench_methods.slda import Discriminant
-
-setup_module = one_thread
 
 METHODS = ("agem", "cumulative", "er_ace", "gdumb", "gem", "joint", "mir", "replay")
 SMALL: dict[str, Any] = {"backbone": "mlp", "width": 0.05, "epochs": 2, "batch_size": 8}
@@ -80,22 +77,6 @@ def after_a_task(name: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     return strategy, {"x": x, "y": y, "task": torch.ones(8, dtype=torch.int64)}
 
 
-# --- losses -----------------------------------------------------------------------------------------------------------
-
-
-def test_replay_joins_each_batch() -> None:
-    """New images first, behind them as many of the memory as asked for; the first task is learned from its own."""
-    strategy, batch = after_a_task("replay")
-    x, y, task = strategy.extend_batch(**batch)
-    assert torch.equal(x[:8], batch["x"]) and task.tolist() == [1] * 8 + [0] * 6
-    kept = strategy.memory.everything()
-    for image, label in zip(x[8:], y[8:], strict=True):
-        ((place,),) = (kept.x == image).flatten(1).all(dim=1).nonzero(as_tuple=True)
-        assert kept.y[place] == label
-    strategy = build("replay", stream())
-    assert strategy.extend_batch(**batch)[0] is batch["x"]
-
-
 @pytest.mark.parametrize("scenario", ["task", "class"])
 def test_er_ace_asks_new_images_among_their_classes(scenario: str) -> None:
     """``(CE of the batch, as if there were its classes only + CE of the memory) / 2``, image by image."""
@@ -139,20 +120,6 @@ def test_mir_replays_what_a_step_would_harm_most() -> None:
     assert loss.item() == pytest.approx(own.item() + known[worst].mean().item(), rel=1e-5)
 
 
-def test_gdumb_begins_anew() -> None:
-    """Each task starts from the initial weights and statistics, and learns from the memory alone."""
-    source = stream()
-    strategy = build("gdumb", source, backbone="resnet18", width=0.02, epochs=1)
-    initial, begun = weights(strategy.model), []
-    begin = strategy.begin_training
-    strategy.begin_training = lambda *given: (begun.append(same(weights(strategy.model), initial)), begin(*given))
-    train(strategy, source)
-    assert begun == [True] * 3 and not same(weights(strategy.model), initial)
-
-
-# --- projections ------------------------------------------------------------------------------------------------------
-
-
 def gradients(strategy: Any, margin: float = 0.5) -> tuple[Tensor, Tensor]:
     """A gradient against those of two earlier tasks, which ``project`` finds."""
     generator = torch.Generator().manual_seed(4)
@@ -188,12 +155,6 @@ def test_agem_takes_away_what_points_against_the_mean() -> None:
     rest = gradient - found
     torch.testing.assert_close(rest / rest.norm(), -reference / reference.norm())
     assert strategy.project(reference) is None
-
-
-# --- all images -------------------------------------------------------------------------------------------------------
-
-
-# --- passes and bytes -------------------------------------------------------------------------------------------------
 
 
 def test_image_passes() -> None:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import torch
 from support.tiny import (
-    all_threads,
     genotype,
-    one_thread,
     same,
     super_model,
     weights,
@@ -25,8 +23,6 @@ from seu_bench_kit.search_space import uniform_genotype
 from seu_bench_seu.statistics import UnitNorms, UnitStatistics
 from seu_bench_seu.strategy import StatisticsStage
 from seu_bench_seu.super_model import SuperModel
-
-setup_module, teardown_module = one_thread, all_threads
 
 CPU = torch.device("cpu")
 
@@ -65,9 +61,6 @@ def stage(model: SuperModel, count: int, batch_size: int) -> StatisticsStage:
 
 def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
-
-# --- what is estimated ----------------------------------------------------------------------------------------------
 
 
 def test_one_batch_by_hand() -> None:
@@ -135,23 +128,11 @@ def test_frozen_state_has_the_statistics() -> None:
     assert (model.frozen_fault(before) or "").startswith(fault)
 
 
-# --- a whole stream -------------------------------------------------------------------------------------------------
-
-
 def grown_norms() -> SuperModel:
     """The second task has BatchNorms of its own."""
     model = grown()
     model.adapt(1)
     return model
-
-
-def test_begin_as_those_of_the_units() -> None:
-    """Before training the task is computed as if it had none, bit by bit."""
-    model, x = grown_norms(), images(9).store
-    with torch.no_grad():
-        model.eval()
-        assert torch.equal(model.features(x, PATH, 1), model.features(x, PATH))
-    assert list(model.statistics.training_layers(1)) == [0, 2]
 
 
 def test_training_normalises_by_the_batch() -> None:
@@ -199,9 +180,6 @@ def test_what_trains_and_what_is_counted() -> None:
     model.train()
     assert not model.statistics.training_layers(1) and not any(norms.training for norms in own.values())
     assert not any(weight.requires_grad for norms in own.values() for weight in norms.parameters())
-
-
-# --- a whole stream -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stem", [pytest.param("selectable", marks=pytest.mark.long), "shared"])

@@ -26,8 +26,8 @@ from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench_submissions.commands import STATED
 
-#: Whose runs are of which strategy, with which seeds.
-SUBMITTERS = {"jane": ("naive", "0-2"), "group-b": ("ewc", "0"), "c": ("linear", "0")}
+#: Whose runs are of which strategy, with how many seeds.
+SUBMITTERS = {"jane": ("naive", 3), "group-b": ("ewc", 1), "c": ("linear", 1)}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,9 @@ def honest(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three submissions of real runs with models."""
     folder = tmp_path_factory.mktemp("honest")
     for name, (strategy, seeds) in SUBMITTERS.items():
-        asked = ("--strategy", strategy, "--seeds", seeds, "--protocol", "quick", "-o", "epochs=1", "--device", "cpu")
-        assert command("sweep", *asked, "--jobs", 1, "--results", folder / "results").status == 0
+        asked = ("--strategy", strategy, "--protocol", "quick", "-o", "epochs=1", "--results", folder / "results")
+        for seed in range(seeds):
+            assert command("run", *asked, "--seed", seed, "--device", "cpu").status == 0
         runs = sorted((folder / "results" / "runs").glob(f"*-{strategy}-*"))
         about = ("--submitter", name, "--licence", "CC-BY-4.0", "--results", folder / "results")
         assert command("submit", *runs, *about, "--to", folder / "shared").status == 0
@@ -97,21 +98,18 @@ class Lie:
         save_file(load_file(source), model, {KEY: json.dumps(seal)})
         document["weights_sha256"] = hashlib.sha256(model.read_bytes()).hexdigest()
 
-    def forge(self, name: str, run_id: str, change: Callable[[dict[str, Any]], object], *, model: bool = True) -> None:
+    def forge(self, name: str, run_id: str, change: Callable[[dict[str, Any]], object]) -> None:
         """Submit somebody's run under another name and id."""
         source = self.run()
         copy = source.with_name(run_id)
         shutil.copytree(source, copy)
         document = json.loads((copy / "record.json").read_text()) | {"run_id": run_id}
-        if not model:
-            (copy / MODEL_NAME).unlink()
-        else:
-            self._seal(copy / MODEL_NAME, document, source / MODEL_NAME)
+        self._seal(copy / MODEL_NAME, document, source / MODEL_NAME)
         change(document)
         self._renew_metrics(document)
         document["record_sha256"] = record_digest(document)
         (copy / "record.json").write_text(json.dumps(document))
-        weights = f', weights_sha256 = "{document["weights_sha256"]}"' if model else ""
+        weights = f', weights_sha256 = "{document["weights_sha256"]}"'
         (self.folder / "submissions" / f"{name}.toml").write_text(
             f'schema_version = 1\nsubmitter = "{name}"\nlicence = "MIT"\n[runs]\n'
             f'"{run_id}" = {{record_sha256 = "{document["record_sha256"]}"{weights}}}\n'
@@ -202,7 +200,6 @@ TUNED = {"id": "t", "sha256": "0", "method": "first-tasks:3", "seeds": [0], "run
 #: What is changed in the record of ``naive``, and the reason.
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "accuracy that is no share": (lambda it: it["accuracy_matrix"][-1].__setitem__(0, 0.99999), "is no share of"),
-    "accuracy above 1": (lambda it: it["accuracy_matrix"][-1].__setitem__(0, 2.0), "is no share of"),
     "metric": (within("metrics", acc=1.0), "the metric acc: recorded 1.0"),
     "metric that is none": (within("metrics", acc=float("nan")), "NaN is no number"),
     "negative peak memory": (within("metrics", peak_memory_bytes=-5), "peak_memory_bytes is -5"),
@@ -217,24 +214,16 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "memory not said": (put(memory_bytes=[None] * 5, memory_by_kind={}), "memory_bytes is None after task 0"),
     "memory by kind": (within("memory_by_kind", exemplars=7), "memory_by_kind is not what"),
     "half of the parameters": (each("params_total", lambda it: it // 2), "params_total is"),
-    "fewer active parameters": (each("params_active", lambda it: -it), "not a complete record"),
-    "half of the computation": (each("macs", lambda it: it // 2), "macs is"),
     "negative operations": (each("flops", lambda it: -it), "not a complete record"),
     "half of the operations": (each("flops", lambda it: it // 2), "operations of learning"),
     "operations not counted": (put(stages=[]), "0 image passes to learn"),
-    "negative seconds": (each("seconds", lambda it: -it), "not a complete record"),
     "learning called evaluation": (hidden_passes, "image passes to evaluate"),
     "no images": (put(task_images=[]), "task_images"),
-    "other test images": (each("task_images", lambda it: [*it[:2], 2 * it[2]]), "task_images[0][2]"),
     "another order of tasks": (lambda it: it["task_order"].reverse(), "task_order"),
-    "fewer classes": (each("task_classes", lambda it: it + 1), "task_classes"),
     "a learner as a reference": (put(reference="an upper bound"), "reference: recorded 'an upper bound'"),
     "a smoke run as ranked": (put(protocol="smoke", ranked=True), "run_id: recorded"),
     "another protocol": (lambda it: it["protocol_settings"]["training"].update(epochs=99), "protocol_settings"),
     "another option": (within("options", epochs=8), "run_id: recorded"),
-    "another seed": (put(seed=7), "run_id: recorded"),
-    "other threads": (put(threads=2), "run_id: recorded"),
-    "another precision": (put(precision="bf16"), "run_id: recorded"),
     "another version of the benchmark": (put(benchmark_version=99), "benchmark_version"),
     "made-up data": (put(synthetic=True), "never ranked: synthetic data"),
     "limited images": (put(limit=10), "never ranked: images were limited"),
@@ -243,7 +232,6 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a start of no time zone": (put(started="2020-01-01"), "no time with a time zone"),
     "tuned on its own seed": (put(tuned=TUNED), "tuned on its own seed, 0"),
     "markup": (put(task_names=["<script>x</script>"] * 5), "markup"),
-    "a number of any length": (put(seed=10**40), "not a complete record"),
     "weights of an absolute path": (within("options", weights="/dev/zero"), "names a file: weights"),
     "data of one's own": (
         put(benchmark_overrides={"datasets.x.kind": "torchvision", "datasets.x.train": {"size": 10**8}}),
@@ -260,10 +248,6 @@ def test_lying_record_is_refused(command: Command, lie: Lie, kind: str) -> None:
     lie.change(change, metrics="metric" not in kind)
     told = [it["what"] for it in check(command, lie.folder)["findings"]]
     assert any(reason in it for it in told), told
-
-
-def zeros_of_jane(lie: Lie) -> None:
-    lie.forge("eve", lie.run().name[:-10] + "0123456789", zeros, model=False)
 
 
 def zeros_of_the_future(lie: Lie) -> None:
@@ -293,14 +277,6 @@ def text(path: Path, change: Callable[[str], str]) -> None:
     path.write_text(change(path.read_text()))
 
 
-def keys_twice(lie: Lie) -> None:
-    text(lie.run() / "record.json", lambda it: it.replace('"seed"', '"seed": 0, "seed"', 1))
-
-
-def deep(lie: Lie) -> None:
-    text(lie.run() / "record.json", lambda it: '{"x": ' + "[" * 100_000 + "]" * 100_000 + "," + it[1:])
-
-
 def lookalike(lie: Lie) -> None:
     """Full-width letters, which read as those of another submitter."""
     text(lie.folder / "submissions" / "c.toml", lambda it: it.replace('"c"', '"\\uff2aANE"'))
@@ -308,10 +284,6 @@ def lookalike(lie: Lie) -> None:
 
 def hostile_manifest(lie: Lie) -> None:
     text(lie.manifest, lambda it: it.replace('contact = ""', 'contact = "<script>"'))
-
-
-def name_of_other_case(lie: Lie) -> None:
-    lie.manifest.rename(lie.manifest.with_name("Jane.toml"))
 
 
 def packed(lie: Lie) -> None:
@@ -354,23 +326,16 @@ def stray(lie: Lie) -> None:
 
 
 LIES: dict[str, tuple[Callable[[Lie], object], str]] = {
-    "another's configuration with zeros": (zeros_of_jane, "run_id: recorded"),
     "the same, of the year 2999": (zeros_of_the_future, "started in the future"),
     "another's models": (models_of_another_run, "has the same weights as"),
     "the model of one seed for two": (models_of_another_seed, "has the same weights as"),
     "another's curves": (curves_of_another_run, "has the same accuracies and losses as"),
     "records in the root": (packed, "holds records of no submission"),
     "a run of no manifest": (stray, "belongs to no submission"),
-    "a key twice": (keys_twice, "a key stands twice"),
-    "deep nesting": (deep, "its record cannot be read"),
     "a submitter that looks like another": (lookalike, "its submitter is that of"),
     "markup in a manifest": (hostile_manifest, "contact: '<script>' holds markup"),
-    "a manifest's name of other case": (name_of_other_case, "its name must be of a-z"),
     "a manifest that is a pipe": (pipe("manifest"), "a pipe, not a regular file"),
     "a record that is a pipe": (pipe("record.json"), "a pipe, not a regular file"),
-    "a model that is a pipe": (pipe(MODEL_NAME), "a pipe, not a regular file"),
-    "a manifest that is a link": (link("manifest"), "a link, not a regular file"),
-    "a record that is a link": (link("record.json"), "a link, not a regular file"),
     "a model that is a link": (link(MODEL_NAME), "a link, not a regular file"),
     "a run that is a link": (link("run"), "has no folder in runs"),
     "much behind a small header": (more_behind_the_header, "more in it than its header says"),
@@ -455,24 +420,3 @@ def test_what_cannot_be_computed_again_is_marked_as_stated(command: Command, lie
     lie.change(MARKED[kind])
     found = check(command, lie.folder)
     assert (found["findings"], found["stated"]) == ([], STATED)
-
-
-def test_a_run_without_its_model_is_marked_as_stated(command: Command, lie: Lie) -> None:
-    run = lie.change(raised)
-    (run / MODEL_NAME).unlink()
-    text(lie.manifest, lambda it: it.replace(f', weights_sha256 = "{model_digest(run)}"', ""))
-    found = check(command, lie.folder, "--verify", 4)
-    assert (found["findings"], found["without_models"]) == ([], [run.name])
-    shown = command("leaderboard", "--results", lie.folder, "--format", "md").out
-    assert "without models, so that all accuracies are stated: naive by jane" in shown
-
-
-def model_digest(run: Path) -> str:
-    return str(json.loads((run / "record.json").read_text())["weights_sha256"])
-
-
-def test_metrics_that_were_left_out_are_computed(command: Command, lie: Lie) -> None:
-    lie.change(lambda it: it.update(metrics={}), metrics=False)
-    (board,) = json.loads(command("leaderboard", "--results", lie.folder, "--format", "json").out)
-    (row,) = [row for row in board["rows"] if row["configuration"] == "naive by jane"]
-    assert row["metrics"]["forgetting"]["mean"] is not None

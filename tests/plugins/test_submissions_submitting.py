@@ -86,9 +86,6 @@ def changed(folder: Path, strategy: str, change: Callable[[dict[str, Any]], obje
     return path.parent.name
 
 
-# --- what is accepted ---------------------------------------------------------------------------------------------
-
-
 def test_honest_runs_of_three_submitters_are_accepted_and_ranked(shared: Path) -> None:
     found = check_submissions(shared)
     assert found.findings == []
@@ -96,19 +93,6 @@ def test_honest_runs_of_three_submitters_are_accepted_and_ranked(shared: Path) -
     assert len(found.records) == 24
     boards = read_leaderboards(shared).boards
     assert [(board.benchmark, len(board.rows)) for board in boards] == [("split_cifar100", 4), ("split_fashion", 4)]
-
-
-def test_runs_are_added_to_a_submission(results: Path, tmp_path: Path) -> None:
-    first, *others = runs_of(results, ("naive",))
-    submit([first], tmp_path, "b", about=ABOUT, results=results)
-    assert list(submit(others, tmp_path, "b", about=ABOUT, results=results)) == others
-    ((name, manifest),) = read_manifests(tmp_path)
-    assert isinstance(manifest, Manifest) and name == "b" and set(manifest.runs) == {first, *others}
-    assert (manifest.submitter, manifest.licence, manifest.contact) == tuple(ABOUT.values())[:3]
-    assert reasons(tmp_path) == []
-
-
-# --- what is refused ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,22 +187,6 @@ def test_harmful_texts() -> None:
     assert found == ["a[1]", "the key", "c.d", "e"]
     assert list(find_harmful_texts(["a < b", "SEU, 3x3", "line\nline", "Ünïcödé 学習", None, 1])) == []
 
-
-def test_submission_of_somebody_else_is_left_alone(shared: Path, results: Path) -> None:
-    path = manifest_path(shared, "jane")
-    before = path.read_text()
-    with pytest.raises(ResultsError, match="this submission is jane's"):
-        submit(runs_of(results, ("ewc",)), shared, "jane", about={**ABOUT, "submitter": "eve"}, results=results)
-    assert path.read_text() == before
-
-
-def test_run_that_is_named_twice(results: Path, tmp_path: Path) -> None:
-    first = runs_of(results, ("naive",))[0]
-    with pytest.raises(ResultsError, match="named twice"):
-        submit([first, first], tmp_path, "b", about=ABOUT, results=results)
-
-
-# --- submitting ---------------------------------------------------------------------------------------------------
 
 #: Submit a run when the file ``go`` is there.
 SUBMIT = """
@@ -360,9 +328,6 @@ def test_second_submission_of_a_submitter_is_refused(made: Path, tmp_path: Path)
         submit([second], tmp_path / "shared", "other", about={"submitter": " ME", "licence": "MIT"}, results=made)
     assert "--name me" in str(raised.value.remedy)
     assert names(tmp_path / "shared") == [first]
-
-
-# --- by the commands ----------------------------------------------------------------------------------------------
 
 
 def test_folder_that_holds_none_is_refused(command: Command, made: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -40,13 +40,6 @@ class Plain(Stage[str]):
     def result(self) -> str:
         """A word."""
         return "found"
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Nothing."""
 
 
 def guarded(

@@ -85,8 +85,11 @@ def logged_run(
     return launch(request, registry, stop=witness.stop).record, witness
 
 
-def due(record: Record, curves: Log) -> Log:
-    """Expected log of a finished run, each step once."""
+def due(record: Record, *attempts: Log) -> Log:
+    """Expected log of a finished run, each step once, by the curves of its attempts."""
+    curves = {name: [] for curves in attempts for name in curves}
+    for name in curves:
+        curves[name] = list(dict(step for attempt in attempts for step in attempt.get(name, [])).items())
     rows: Log = {}
     for learned, row in enumerate(record.accuracy_matrix, start=1):
         measured = [value for value in row if value is not None]

@@ -52,22 +52,6 @@ class Optimizing(StagedStrategy):
         self.second.step()
 
 
-class Counting(StagedStrategy):
-    """Weighs every fifth batch of a task twice; the count begins anew with each task, so that none is lost between."""
-
-    count = 0
-
-    def training_stage(self, task: Any) -> Any:
-        """Training from 0 on."""
-        self.count = 0
-        return super().training_stage(task)
-
-    def criterion(self) -> Tensor:
-        """The batch's loss, perhaps twice."""
-        self.count += self.is_training
-        return super().criterion() * (1 if self.count % 5 else 2)
-
-
 class Diced(StagedStrategy):
     """Weighs every batch by what a random generator of its own draws."""
 
@@ -85,7 +69,6 @@ class Diced(StagedStrategy):
 REMEMBERED: dict[type[StagedStrategy], tuple[str, ...]] = {
     Rehearsing: ("reservoir", "seen"),
     Optimizing: ("second",),
-    Counting: ("count",),
     Diced: ("generator",),
 }
 

@@ -123,12 +123,6 @@ def logits_of(model: Any, stream: TaskStream, task: int) -> torch.Tensor:
     return evaluated(model, images.gather(torch.arange(len(images)))[0], task)
 
 
-def accuracy_of(model: Any, stream: TaskStream, task: int) -> float:
-    """Accuracy on a task's test images."""
-    right = logits_of(model, stream, task).argmax(dim=1) == stream.tasks[task].test.labels
-    return int(right.sum()) / len(right)
-
-
 def super_model(
     classes: Sequence[int] = (2, 3, 2), cells: int = 3, channels: int = 2, *, image_channels: int = 1, **more: Any
 ) -> SuperModel:

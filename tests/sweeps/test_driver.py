@@ -109,35 +109,6 @@ def test_what_executors_tell(tmp_path: Path) -> None:
     assert (told, executor.called, found.exit_code) == (["lost", "failed"], ["submit", "close"], 1)
 
 
-def test_told_to_stop(tmp_path: Path) -> None:
-    """Jobs are told once; what they say of their end is still heard; the status is the signal's."""
-    first, second = ids(tmp_path)
-    stop = StopRequest()
-    stop.ask(Interruption("interrupted by SIGTERM", 143))
-    executor = Scripted(
-        Started(run_id=first),
-        Ended(run_id=second, status="interrupted"),
-        Ended(run_id=first, status="interrupted", message="stopped"),
-    )
-    found, told = driven(executor, tmp_path, stop=stop)
-    assert [job.status for job in found.jobs] == ["interrupted", "pending"]
-    assert (executor.called, found.exit_code, told) == (
-        ["submit", "cancel", "close"],
-        143,
-        ["pending", "interrupted"],
-    )
-
-
-def test_executor_whose_jobs_go_on(tmp_path: Path) -> None:
-    """One that outlives its driver is not cancelled: the same command attaches to what runs."""
-    stop = StopRequest()
-    stop.ask(Interruption("interrupted by SIGINT", 130))
-    executor = Scripted()
-    executor.detaches = True
-    found, _ = driven(executor, tmp_path, stop=stop)
-    assert (executor.called, found.exit_code) == (["submit", "close"], 130)
-
-
 def test_stopped_at_once(tmp_path: Path) -> None:
     """A second signal: the executor is closed, and what had begun counts as interrupted."""
     first, _ = ids(tmp_path)

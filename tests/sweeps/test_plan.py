@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import Command, Install
-from support.sweeping import MODULES, NOWHERE, POINTS, plan, record_of
+from support.sweeping import NOWHERE, plan, record_of
 from support.tiny import registry
 
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import DataError, OptionError, RequestError
 from seu_bench.results.record import write_record
-from seu_bench.sweeps.plan import SweepEstimate, SweepPlan, plan_sweep
-from seu_bench.sweeps.spec import make_spec
+from seu_bench.sweeps.plan import SweepEstimate, SweepPlan
 
 
 def requests(found: SweepPlan) -> list[tuple[Any, ...]]:
@@ -139,21 +137,6 @@ def test_states(tmp_path: Path) -> None:
     assert [job.seed for job in plan(**asked, retry_failed=True).pending] == [1, 2, 3, 4, 5, 6]
 
 
-def test_paths_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not depend on the working folder; a job is the same after its way as JSON."""
-    monkeypatch.chdir(tmp_path)
-    benchmark = registry().benchmarks["split_digits"].factory.path
-    (tmp_path / "own.toml").write_text(benchmark.read_text())
-    asked = {"benchmark": "own.toml", "strategy": "naive", "data_root": "data", "protocol": "smoke"}
-    logged = {"log": "tensorboard", "log_options": {"tensorboard.folder": "events"}}
-    found = plan_sweep(registry(), make_spec(asked | logged))
-    made = found.to_job(found.jobs[0])
-    assert made.request.benchmark == str(tmp_path / "own.toml")
-    assert (made.request.results, made.request.data_root) == (tmp_path / "results", tmp_path / "data")
-    assert (made.request.log, made.request.log_options) == (("tensorboard",), {"tensorboard.folder": "events"})
-    assert type(made).model_validate_json(made.model_dump_json()) == made
-
-
 def test_estimate(tmp_path: Path) -> None:
     """The mean of a configuration's finished runs, in turn where few run at once; unknown where one has none."""
     asked: dict[str, Any] = {"results": tmp_path, "strategy": "naive", "seeds": "0-2", "options": {"epochs": [1, 2]}}
@@ -168,14 +151,3 @@ def test_estimate(tmp_path: Path) -> None:
     assert SweepEstimate(plan(strategy="ewc"), 2).of(found.pending) is None
     estimate.learn(found.pending[0], 8.0)
     assert estimate.of(found.pending[:1]) == 6
-
-
-def test_dry_run(command: Command, install: Install, tmp_path: Path) -> None:
-    """The plan, and nothing written."""
-    install("a-stranger", POINTS, MODULES)
-    asked = ("--strategy", "tiny,naive", "-o", "fault=none,raise", "--seeds", "0-1", "--protocol", "smoke")
-    answer = command("sweep", *asked, "--dry-run", "--jobs", 3, "--results", tmp_path / "results")
-    assert (answer.status, answer.err) == (0, "")
-    assert "6 jobs: 0 finished, 6 pending\nestimated time: not known yet, 3 jobs at once\n" in answer.out
-    assert "note: naive takes no fault: its jobs are planned without" in answer.out
-    assert list(tmp_path.glob("results*")) == []

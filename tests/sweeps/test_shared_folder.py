@@ -7,20 +7,16 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from support.board_records import leaderboards
 from support.commands import FEW_IMAGES, TINY, Command, write_package
 from support.locks import held
-from support.records import a_record
 
-from seu_bench.results.building import make_leaderboards
 from seu_bench.results.formats import to_markdown
-from seu_bench.results.record import Record, record_path, write_record
+from seu_bench.results.record import Record, record_path
 from seu_bench.results.record_files import read_records
-from seu_bench.utils.locks import folder_lock
 
 #: Processes that each make runs and, as the command does, leaderboards after each; all begin together, and torch is
 #: imported once for all of them.
@@ -99,23 +95,6 @@ def test_many_processes_share_a_folder(tmp_path: Path, processes: int, runs: int
     assert set(row["run_ids"].split()) == {record.run_id for record in whole}
     mean = sum(float(record.metrics["acc"] or 0) for record in whole) / len(whole)
     assert float(row["acc_mean"]) == pytest.approx(mean)
-
-
-def test_records_are_read_when_it_is_ones_turn(tmp_path: Path) -> None:
-    """A leaderboard that had to wait has what was learned meanwhile, so the last one written has everything."""
-    write_record(tmp_path, a_record("first", data_fingerprint="ab", seed=1))
-    assert len(make_leaderboards(tmp_path).paths) == 2  # whatever it imports is there from now on
-    written: list[Path] = []
-    waiting = threading.Thread(target=lambda: written.extend(make_leaderboards(tmp_path).paths))
-    with folder_lock(tmp_path / "leaderboards"):
-        waiting.start()
-        waiting.join(0.5)
-        assert waiting.is_alive()
-        write_record(tmp_path, a_record("second", data_fingerprint="ab", seed=2))
-    waiting.join()
-    with next(path for path in written if path.suffix == ".csv").open(encoding="utf-8", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert row["run_ids"].split() == ["first", "second"]
 
 
 def test_second_process_on_one_run_is_refused(tiny: Path, command: Command, tmp_path: Path) -> None:

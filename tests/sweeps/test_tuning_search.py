@@ -14,18 +14,16 @@ from support.tuning import MODULES, POINTS
 
 import seu_bench
 from seu_bench.config.tuned import TunedFile
-from seu_bench.engine.resolve import resolve
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, RunError, SeuBenchError, SpecError
-from seu_bench.plugin.executors import Job
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import why_not_ranked
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import read_records
 from seu_bench.sweeps.driver import JobResult, SweepReport
-from seu_bench.sweeps.plan import SweepPlan, plan_requests
-from seu_bench.sweeps.tune_spec import grid, make_tune_spec
+from seu_bench.sweeps.plan import SweepPlan
+from seu_bench.sweeps.tune_spec import make_tune_spec
 from seu_bench.sweeps.tuning import run_tuning
 
 
@@ -167,23 +165,6 @@ def test_optuna(tmp_path: Path) -> None:
     assert same(tuning(tmp_path, **more).file, file)
     assert written(tmp_path) == before
     assert "optuna" in file.software
-
-
-def test_trials_travel(tmp_path: Path) -> None:
-    """A trial is a job like any other: as JSON, as executors carry it, it is the same run and still reads no tests."""
-    space = {"ewc_lambda": "10", "learning_rate": "0.1,0.01"}
-    asked = {"strategy": "ewc", "space": space, "results": tmp_path, "benchmark": "open"}
-    for method, tasks in (("first-tasks:2", 2), ("whole-stream", None)):
-        spec = make_tune_spec({**asked, "method": method})
-        plan = plan_requests(Registry(), spec.sweep(), map(spec.request, grid(spec.space)))
-        assert len(plan.jobs) == 6
-        for planned in plan.jobs:
-            job = Job.model_validate_json(plan.to_job(planned).model_dump_json())
-            assert job == plan.to_job(planned)
-            assert resolve(Registry(), job.request).spec.run_id == job.run_id
-            assert (job.request.evaluation, job.request.first_tasks) == ("validation", tasks)
-            assert job.request.results == tmp_path / "tuning"
-            assert not job.request.keep_weights
 
 
 @pytest.mark.long

@@ -205,9 +205,6 @@ def test_targets_of_make_exist() -> None:
         assert set(named) <= targets, page
 
 
-# --- pages that are made -------------------------------------------------------------------------------------------
-
-
 def test_page_of_public_names() -> None:
     """It is what the rooms declare, each name can be imported from its room, and there are not too many."""
     assert public_api.PAGE.read_text(encoding="utf-8") == public_api.page(), "make docs"

@@ -44,11 +44,13 @@ def test_files_are_short() -> None:
         assert len(path.read_text("utf-8").splitlines()) <= 40
 
 
+@pytest.mark.long
 def test_is_found(folder: Path, command: Command) -> None:
     """The installed package offers its strategy under its own name."""
     assert re.search(r"anchored +anchored-strategy +Fine-tuning with an L2 penalty", command("list", "strategies").out)
 
 
+@pytest.mark.long
 def test_smoke(folder: Path, command: Command, tmp_path: Path) -> None:
     """It learns the folder's five tasks."""
     asked = ("--strategy", "anchored", "--benchmark", folder / "my_digits.toml", "--protocol", "smoke")

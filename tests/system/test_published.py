@@ -18,7 +18,6 @@ from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_sou
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.pack_records import pack_records
 from scripts.perf import page as perf
-from scripts.perf import plain
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
@@ -53,9 +52,6 @@ def put(folder: Path, *runs: Record) -> Evidence:
     lines = "".join(f"{run.model_dump_json()}\n" for run in runs)
     (folder / "quick" / "records.jsonl").write_text(lines, encoding="utf-8")
     return read_evidence(folder)
-
-
-# --- what is published --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,9 +139,6 @@ def test_readme_claims_are_linked() -> None:
             assert (ROOT / link).exists(), link
 
 
-# --- sweeps -------------------------------------------------------------------------------------------------------
-
-
 def test_sweeps_can_be_read() -> None:
     """Every file is of strategies and components that there are, and writes into its set."""
     registry = Registry()
@@ -177,9 +170,6 @@ def test_reference_sweeps() -> None:
         assert spec.evaluation == ("validation" if name in rates else "test")
         assert (min(spec.seeds) >= 100) == (name in rates)
         assert not resolved(spec, spec.strategy[0]).spec.protocol.ranked
-
-
-# --- on made-up records -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,9 +233,3 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     assert found.sets["parameters"][0].rows["ewc"].mean("acc") == 0.2
     assert list(found.sets["quick"][0].rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
-
-
-def test_plain_version_can_be_made() -> None:
-    """What it replaces is there."""
-    with plain.plain():
-        pass

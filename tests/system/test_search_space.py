@@ -127,9 +127,6 @@ def test_channel_plans() -> None:
         assert [plan.kind for plan in plans] == ["reduction" if row[3] else "normal" for row in expected]
 
 
-# --- genotypes from tables ----------------------------------------------------------------------------------------
-
-
 def table(*cells: tuple[int, int, str, float], none: float = 0.0) -> TableOf:
     """A probability table that is ``none`` in the column of that operation and 0 but for the given cells."""
     values = np.zeros((14, 8))
@@ -183,9 +180,6 @@ def test_all14_keeps_every_edge_and_none_may_win() -> None:
     operation = {(edge.node, edge.source): edge.operation for edge in weak.normal}
     assert operation[(3, 0)] == "max_pool_3x3" and operation[(4, 1)] == "dil_conv_3x3" and operation[(4, 0)] == "none"
     assert len(weak.normal) == 14
-
-
-# --- genotypes as values ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -217,27 +216,6 @@ def test_lost_lock_is_noticed(folder: Path) -> None:
         lock.check()
     lock.release()
     assert not folder.parent.parent.exists()
-
-
-def test_one_after_another_writes_in_a_folder(tmp_path: Path) -> None:
-    """Threads that count in a file, which two at once would do wrongly."""
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-
-    def count() -> None:
-        for _ in range(5):
-            with folder_lock(tmp_path / "boards"):
-                number = int(counter.read_text())
-                time.sleep(0.002)
-                counter.write_text(str(number + 1))
-
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counter.read_text() == "20"
-    assert [path.name for path in tmp_path.iterdir()] == ["counter"]
 
 
 def test_folder_is_waited_for_only_so_long(tmp_path: Path) -> None:

@@ -20,13 +20,6 @@ class Work:
         self.flops += further[1]
 
 
-def test_every_turn_without_a_rehearsal() -> None:
-    """A meter alone abridges nothing."""
-    work = Work()
-    with metered(work.read, work.add):
-        assert list(abridged([4, 4, 4, 4, 1])) == [0, 1, 2, 3, 4]
-
-
 def test_equal_turns_are_booked() -> None:
     """Once two turns of one size cost the same, the last stands for its neighbours of that size, and no others."""
     work, taken = Work(), []
