@@ -109,13 +109,6 @@ class AvalancheTraining(Stage[None]):
     def result(self) -> None:
         """Return nothing: the strategy has learned."""
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Return no state: a run cannot be resumed within it."""
-        return {}
-
-    def set_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Ignore ``state``."""
-
 
 class _Meter(SupervisedPlugin):  # type: ignore[type-arg]
     """Counts images that pass the backbone or a copy of it, and notes epochs in the stage that runs."""

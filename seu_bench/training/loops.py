@@ -44,10 +44,8 @@ def evaluate(
 class EpochMeter:
     """Mean loss and accuracy over an epoch, accumulated on the device: one synchronisation per epoch.
 
-    Args:
-        device: of the losses.
-        on_batch: called with the number of images of each batch.
-        begin: called when a batch is there, with what tells batches of different cost apart.
+    ``begin`` is called when a batch is there, with what tells batches of different cost apart, ``on_batch`` with the
+    number of its images when it is over.
     """
 
     def __init__(

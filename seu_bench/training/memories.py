@@ -23,13 +23,8 @@ _OWN: Final = ("x", "y", "task", "origin")
 
 
 class Batch(SimpleNamespace):
-    """Images of a memory: tensors by name, whose first dimension is the image.
-
-    Attributes:
-        x, y, task: images ``[N, C, H, W]``, labels ``[N]`` and, on the CPU, task labels ``[N]``.
-
-    What else was remembered of each image has the name that it was given by.
-    """
+    """Images ``x`` ``[N, C, H, W]`` of a memory, labels ``y`` ``[N]``, task labels on the CPU ``task``, and what
+    else was remembered of each image, by the name that it was given by."""
 
     x: Tensor
     y: Tensor
@@ -39,9 +34,7 @@ class Batch(SimpleNamespace):
         return len(self.y)
 
     def __getattr__(self, name: str) -> Tensor:
-        raise AttributeError(
-            f"nothing called {name!r} is remembered; there is {', '.join(vars(self)) or 'no image yet'}"
-        )
+        raise AttributeError(f"nothing called {name!r} is remembered; there is {', '.join(vars(self)) or 'no image'}")
 
 
 class Memory:

@@ -210,7 +210,7 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
         self.memory_by_kind: dict[str, int] = {}
 
     def result(self) -> dict[str, list[Any]]:
-        """Lists with one entry per learned task; bytes are ``None`` where the strategy does not say what it keeps."""
+        """Lists with an entry per learned task; bytes are ``None`` where the strategy does not say what it keeps."""
         return {name: getattr(self, name) for name in SIZES}
 
     def after_training_exp(self, strategy: Any) -> list[MetricValue] | None:

@@ -53,12 +53,8 @@ def on_meta(build: Callable[[], T]) -> T:
 
 
 def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
-    """Count what a network on the meta device takes per image.
-
-    Args:
-        forward: images of the stream -> any output; gradients are those of what requires them.
-        plan: of the stream.
-    """
+    """Count what ``forward`` takes per image of the stream on the meta device; gradients are those of what requires
+    them."""
     # Two images: BatchNorm cannot be trained on one.
     images = torch.zeros((2, plan.channels, plan.height, plan.width), device="meta")
     with counted_as(lambda: 0):

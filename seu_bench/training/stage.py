@@ -370,13 +370,7 @@ def guessing_probability(accuracy: float, labels: Tensor) -> float:
 
 
 def chance_share(probabilities: Sequence[float]) -> float | None:
-    """Return the share of rewards not distinguishable from guessing, at :data:`LEVEL` over all of them (Bonferroni).
-
-    Args:
-        probabilities: of each reward, by :func:`guessing_probability`.
-
-    Returns:
-        A share in [0, 1], 1 where the rewards stayed at chance; ``None`` where there are no rewards.
-    """
+    """Return the share of rewards not distinguishable from guessing, given the probability of each, at :data:`LEVEL`
+    over all of them (Bonferroni); ``None`` where there are no rewards."""
     count = len(probabilities)
     return sum(probability * count > LEVEL for probability in probabilities) / count if count else None

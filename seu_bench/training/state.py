@@ -44,9 +44,7 @@ def get_state(value: Any) -> Any:
     """Return the state of an object with ``state_dict()`` or of a generator of torch; other values as they are."""
     if isinstance(value, torch.Generator):
         return value.get_state()
-    if isinstance(value, list | dict):
-        return value.copy()
-    return value.state_dict() if hasattr(value, "state_dict") else value
+    return value.copy() if isinstance(value, list | dict) else getattr(value, "state_dict", lambda: value)()
 
 
 def can_be_saved(value: Any) -> bool:

@@ -1,7 +1,6 @@
 """Answers without a task label, by strategies that need one: the path whose output is most certain answers.
 
-What is learned is the same as with task labels, which are known while a task is learned. At test time every task
-learned so far computes the image, which is what this costs.
+What is learned is the same as with task labels. At test time every task learned so far computes the image.
 """
 
 from __future__ import annotations
