@@ -6,25 +6,23 @@ import inspect
 import pkgutil
 import sys
 import typing
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
 from seu_bench.config.common_options import BackboneOptions
-from seu_bench.config.options import Options, did_you_mean
+from seu_bench.config.options import did_you_mean
 from seu_bench.config.streams import SCENARIOS
 from seu_bench.errors import RequestError
 from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.methods import MethodFactory
+from seu_bench.plugin.registration import Deferred, LazyFactory
 from seu_bench.plugin.registry import Entry
 from seu_bench.results.record import CodeRecord
 from seu_bench.results.reference_rows import REFERENCE_ROWS
-
-if TYPE_CHECKING:
-    from seu_bench.training.interfaces import Cost, StrategyContext
 
 #: Arguments of an Avalanche strategy that a run gives, or that have no place in one.
 GIVEN: Final = (
@@ -42,7 +40,8 @@ def load_class(path: str, where: str) -> type[Any]:
     try:
         found = pkgutil.resolve_name(path)
     except (Exception, SystemExit) as error:
-        known = [key for key, value in vars(sys.modules.get(module, sys)).items() if isinstance(value, type)]
+        inside = getattr(sys.modules.get(module), "__dict__", {})
+        known = [key for key, value in inside.items() if isinstance(value, type)]
         what = f"{path} cannot be imported: {type(error).__name__}: {error}{did_you_mean(name, known)}"
         remedy = "a module of your own is found in a folder of PYTHONPATH: PYTHONPATH=. seu-bench ..."
         raise RequestError(what, where=where, remedy=remedy) from error
@@ -102,64 +101,43 @@ class AsItIsOptions(BackboneOptions):
     clip_norm: None = Field(None, description="without effect on its own loop")
 
 
-class AvalancheFactory:
-    """Factory of a strategy of Avalanche that is run as it is, on the backbone and the data of every other one."""
+def avalanche_factory(path: str, strategy: type[Any]) -> LazyFactory:
+    """Make the factory of a strategy of Avalanche, on the backbone and the data of every other one.
 
-    components: Mapping[str, str] = {}
-    presets: Mapping[str, Mapping[str, object]] = {}
-    check_options: Mapping[str, object] = {}
-    scenarios = SCENARIOS
+    Its options are those of a backbone and its schedule, and the arguments of its constructor.
 
-    def __init__(self, path: str, strategy: type[Any]) -> None:
-        self.path, self.strategy = path, strategy
-        self.target = f"{strategy.__module__}:{strategy.__qualname__}"  # whose source the record names
-        self.summary = (inspect.getdoc(strategy) or path).partition("\n")[0].rstrip(".")
-        self.reference = REFERENCE_ROWS.get(_REFERENCES.get(strategy.__name__, ""))
-        named = inspect.signature(strategy.__init__).parameters
-        self.parameters = {name: it for name, it in named.items() if name != "self"}
-
-    @cached_property
-    def own(self) -> dict[str, Any]:
-        """Types of the arguments that become options, by name; a RequestError where a run cannot give all others."""
-        try:
-            hints = typing.get_type_hints(self.strategy.__init__)
-        except Exception:  # names that are imported for types alone
-            hints = {}
-        kinds = {name: _option_type(it, hints.get(name)) for name, it in self.parameters.items() if name not in GIVEN}
-        kinds = {name: kind for name, kind in kinds.items() if kind is not None}
-        needed = {name for name, it in self.parameters.items() if it.default is it.empty and it.kind is it.KEYWORD_ONLY}
-        lacking = ", ".join(sorted(needed - {*kinds, *GIVEN}))
-        if lacking or "model" not in self.parameters:
-            fault = f"needs what no option can give ({lacking})" if lacking else "takes no model"
-            raise RequestError(
-                f"strategy {self.path} cannot be run by its path: its constructor {fault}",
-                where=f"--strategy {self.path}",
-                remedy="derive a class of your own whose constructor takes a model and gives the rest, and name it",
-            )
-        return kinds
-
-    @cached_property
-    def options(self) -> type[Options]:
-        """The class of its options: those of a backbone and its schedule, and its own arguments."""
-        fields: dict[str, Any] = {}
-        for name, kind in self.own.items():
-            default = self.parameters[name].default
-            default = ... if default is inspect.Parameter.empty else default
-            fields[name] = (kind, Field(default, description=f"argument of {self.strategy.__name__}"))
-        made: type[Options] = create_model(f"{self.strategy.__name__}Options", __base__=AsItIsOptions, **fields)
-        return made
-
-    def build(self, context: StrategyContext) -> Any:
-        """Build the strategy of a run."""
-        from seu_bench.training.as_it_is import build
-
-        return build(context, self.strategy, self.parameters, tuple(self.own))
-
-    def cost(self, context: StrategyContext) -> Cost:
-        """Forecast the cost of a run as that of naive training; what it passes beyond that is not known."""
-        from seu_bench.training.as_it_is import cost
-
-        return cost(context)
+    Raises:
+        RequestError: a run can give it no model, or not all that it needs.
+    """
+    takes = {name: it for name, it in inspect.signature(strategy.__init__).parameters.items() if name != "self"}
+    try:
+        hints = typing.get_type_hints(strategy.__init__)
+    except Exception:  # names that are imported for types alone
+        hints = {}
+    kinds = {name: _option_type(it, hints.get(name)) for name, it in takes.items() if name not in GIVEN}
+    own = {name: kind for name, kind in kinds.items() if kind is not None}
+    needed = {name for name, it in takes.items() if it.default is it.empty and it.kind is it.KEYWORD_ONLY}
+    lacking = ", ".join(sorted(needed - {*own, *GIVEN}))
+    if lacking or "model" not in takes:
+        fault = f"needs what no option can give ({lacking})" if lacking else "takes no model"
+        raise RequestError(
+            f"strategy {path} cannot be run by its path: its constructor {fault}",
+            where=f"--strategy {path}",
+            remedy="derive a class of your own whose constructor takes a model and gives the rest, and name it",
+        )
+    fields: dict[str, Any] = {}
+    for name, kind in own.items():
+        default = ... if takes[name].default is inspect.Parameter.empty else takes[name].default
+        fields[name] = (kind, Field(default, description=f"argument of {strategy.__name__}"))
+    return LazyFactory(
+        (inspect.getdoc(strategy) or path).partition("\n")[0].rstrip("."),
+        options=create_model(f"{strategy.__name__}Options", __base__=AsItIsOptions, **fields),
+        build=partial(Deferred("seu_bench.training.as_it_is:build"), kind=strategy, takes=takes, own=tuple(own)),
+        cost="seu_bench.training.as_it_is:cost",
+        scenarios=SCENARIOS,
+        reference=REFERENCE_ROWS.get(_REFERENCES.get(strategy.__name__, "")),
+        target=f"{strategy.__module__}:{strategy.__qualname__}",  # whose source the record names
+    )
 
 
 def strategy_by_path(path: str) -> Entry[Any]:
@@ -172,7 +150,7 @@ def strategy_by_path(path: str) -> Entry[Any]:
     if not issubclass(kind, BaseSGDTemplate):
         remedy = "name a class derived from avalanche.training.templates.SupervisedTemplate"
         raise RequestError(f"{path} is no strategy of Avalanche", where=f"--strategy {path}", remedy=remedy)
-    factory: Any = MethodFactory(path) if issubclass(kind, Method) else AvalancheFactory(path, kind)
+    factory = MethodFactory(path) if issubclass(kind, Method) else avalanche_factory(path, kind)
     return Entry(path, factory, package, package)
 
 

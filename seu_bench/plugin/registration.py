@@ -75,6 +75,7 @@ class LazyFactory:
         reference: of a strategy that is no learner to be ranked: what it is a reference of.
         reference_components: it is a reference with these components alone.
         is_remote: of a logger: whether it talks to another machine with given options, and is called in a thread.
+        target: ``"package.module:name"`` of its code, where that is not what ``build`` names.
         check_options: options with which ``seu-bench check-plugin`` tries it, where its defaults do not learn.
 
     Example:
@@ -94,6 +95,7 @@ class LazyFactory:
     reference_components: Mapping[str, str] = field(default_factory=dict)
     is_remote: Callable[[Any], bool] = lambda _: False
     check_options: Mapping[str, object] = field(default_factory=dict)
+    target: str | None = None
 
     def __post_init__(self) -> None:
         self.build, self.cost = (Deferred(it) if isinstance(it, str) else it for it in (self.build, self.cost))
