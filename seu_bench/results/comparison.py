@@ -54,9 +54,8 @@ MEANING: Final = (
 class Comparison:
     """Two runs of one benchmark.
 
-    ``tasks`` are in the order in which the first run learned them: the benchmark's own index and name, and accuracy at
-    the end (``final``) and when ``learned``, ``forgetting``, ``parameters``, ``memory`` and ``seconds``. ``settings``
-    are those that differ; ``None`` where a run has no such setting, or left it to the protocol.
+    ``tasks`` are in the order in which the first run learned them. ``settings`` are those that differ; ``None`` where a
+    run has no such setting, or left it to the protocol.
     """
 
     one: Record
@@ -162,14 +161,11 @@ def _flat_settings(record: Record) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """Configurations of one leaderboard, each compared with the first over the seeds that both have.
-
-    ``metrics`` are the differences of each other one to the first, one family, by the metric's id.
-    """
+    """Configurations of one leaderboard, each compared with the first over the seeds that both have."""
 
     one: Row
     others: tuple[Row, ...]
-    metrics: Mapping[str, tuple[PairedDifference, ...]]
+    metrics: Mapping[str, tuple[PairedDifference, ...]]  # by id, of each other one to the first, in one family
 
     def document(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

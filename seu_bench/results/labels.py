@@ -114,11 +114,8 @@ def protocol_layer(record: Record, kind: str, name: str | None) -> dict[str, Any
 
 
 def configuration_labels(records: Sequence[Record]) -> list[str]:
-    """Label each record of a leaderboard: strategy, searcher and creator, then the options in which it differs.
-
-    An option is named where records of the same choice differ in it, or where it was given and is not among
-    :func:`shared_changes`; not where it is ``None``, left to the protocol. The number of images kept in memory is named
-    where it differs at all.
+    """Label each record of a leaderboard: strategy, searcher and creator, then the options in which records of the same
+    choice differ, or that were given and are not among :func:`shared_changes`; images in memory where they differ.
     """
     parts = [_parts(record) for record in records]
     values: dict[tuple[Any, str], list[str]] = defaultdict(list)

@@ -61,9 +61,6 @@ def read_records(results: Path, *, details: bool = True) -> Iterator[Record | Re
 
     Yields:
         Record, or the error of one that cannot be read: runs' folders by name, then the lines of ``records.jsonl``.
-
-    Raises:
-        ResultsError: the folder of runs itself cannot be read.
     """
     for item in _items(results):
         yield item if details or not isinstance(item, Record) else item.model_copy(update=DETAILS)

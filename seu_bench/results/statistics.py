@@ -232,19 +232,13 @@ class AverageRank:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Configurations compared over benchmarks, the best average rank first.
-
-    Attributes:
-        control: configuration that the others are compared with.
-        friedman_chi_squared, friedman_p_value: corrected for ties; ``None`` where nothing was tested.
-        critical_difference: Bonferroni-Dunn's. Holm's correction rejects what differs by more, and may reject more.
-    """
+    """Configurations compared over benchmarks, the best average rank first."""
 
     benchmarks: tuple[str, ...]
-    control: str
-    friedman_chi_squared: float | None
+    control: str  # that the others are compared with
+    friedman_chi_squared: float | None  # corrected for ties; None where nothing was tested
     friedman_p_value: float | None
-    critical_difference: float
+    critical_difference: float  # Bonferroni-Dunn's. Holm's correction rejects what differs by more, and may reject more
     rows: tuple[AverageRank, ...]
 
 
@@ -252,17 +246,12 @@ def compare_ranks(values: Mapping[str, Mapping[str, float]], *, higher_is_better
     """Rank configurations on each benchmark, and compare their average ranks with the best one, the control.
 
     Only where Friedman's test rejects can a difference be significant. The difference of two average ranks of k
-    configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``.
+    configurations over N benchmarks is then normal with the variance ``k (k + 1) / (6 N)``. With fewer than three
+    benchmarks or configurations nothing is tested.
 
     Args:
         values: a metric's means over seeds, by benchmark and configuration; every benchmark has all configurations.
         higher_is_better: the metric's direction.
-
-    Returns:
-        Ranks and tests; with fewer than three benchmarks or configurations ranks alone.
-
-    Raises:
-        ValueError: there is no benchmark, no configuration, or a benchmark lacks one.
 
     Example:
         >>> values = {name: {"a": 0.9, "b": 0.8, "c": 0.7} for name in ("one", "two", "three", "four")}

@@ -9,7 +9,7 @@ import pytest
 from support.board_records import Put, leaderboards, writer
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.comparison import compare_over_benchmarks, compare_over_seeds
+from seu_bench.results.comparison import compare_over_seeds
 from seu_bench.results.record import CodeRecord, differing_code, refuse_other_code
 
 OLD, NEW, UNKNOWN = (
@@ -72,15 +72,3 @@ def test_metric_of_two_versions(tmp_path: Path, put: Put) -> None:
         put(seed, 0.9, code=(metric,), metrics={"acc": 0.9, "theirs": 0.5, "other": 0.5})
     ((row,),) = (board.rows for board in leaderboards(tmp_path))
     assert [row.mean(name) for name in ("acc", "theirs", "other")] == [0.9, None, 0.5]
-
-
-def test_over_benchmarks(tmp_path: Path, put: Put) -> None:
-    """A configuration is one on all benchmarks if its code is."""
-    for benchmark in ("one", "two"):
-        for seed in (0, 1):
-            put(seed, 0.9, benchmark=benchmark, code=(OLD,))
-            put(seed, 0.8, benchmark=benchmark, code=(NEW if benchmark == "one" else UNKNOWN,))
-            put(seed, 0.7, benchmark=benchmark, strategy="other")
-    (found,) = compare_over_benchmarks(leaderboards(tmp_path))
-    assert sorted(rows[0].record.strategy for rows in found.rows.values()) == ["mine", "other"]
-    assert {row.record.code for row in found.rows["mine"]} == {(OLD,)}

@@ -123,6 +123,7 @@ class TestWhichReference:
             {"benchmark_version": 2},
             {"protocol": "paper"},
             {"data_fingerprint": "cd" * 32},
+            {"scenario": "domain"},
             {"benchmark_overrides": {"stream.validation": 0.3}},
             {"protocol_settings": SETTINGS | {"training": {"epochs": 9}}},
         ],
@@ -265,3 +266,7 @@ def test_missing_ones_have_a_command() -> None:
         "seu-bench sweep --strategy linear,cumulative --benchmark pmnist --protocol quick --seeds 0-2,7",
     )
     assert missing_references([row(name) for name in REQUIRED]) is None
+    asked = {"scenario": "class", "benchmark_overrides": {"stream.scenario": "class"}}
+    found = missing_references([row(name, **asked) for name in ("nearest_mean", "joint", "linear")])
+    assert found is not None and found.names == ("cumulative",)
+    assert "-o benchmark.stream.scenario=class --seeds 0" in found.command

@@ -15,14 +15,13 @@ import seu_bench
 from seu_bench.cli.tables import leaderboard_table
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
-from seu_bench.results.building import compare_with_reference, unranked_leaderboards
+from seu_bench.results.building import unranked_leaderboards
 from seu_bench.results.comparison import compare
 from seu_bench.results.formats import to_csv, to_latex, to_markdown
 from seu_bench.results.labels import adjective, configuration_labels, definition, other_overrides
 from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import SCENARIO_METRICS
-from seu_bench.results.reference_rows import WITHOUT_TASKS, missing_references
 from seu_bench.utils.text import escape_markdown
 
 #: Fields of records that were asked for in a scenario.
@@ -86,28 +85,6 @@ def test_labels_do_not_repeat_it() -> None:
         "datasets.birds.size": 32,
         "stream.class_order": 1993,
     }
-
-
-def test_joint_of_the_same_scenario_is_the_reference(put: Put) -> None:
-    """How its scenario was chosen makes no difference."""
-    whole: dict[str, Any] = {"strategy": "joint", "accuracy_matrix": ((None, None), (0.8, 0.8))}
-    joint = [put(0, 0.8, **whole), put(0, 0.5, **whole, scenario="class")]
-    found = compare_with_reference([put(0, 0.4, **CLASS), put(0, 0.4), put(0, 0.4, **DOMAIN), *joint])
-    assert [it.metrics["percent_of_joint"] for it in found[:3]] == [pytest.approx(0.8), pytest.approx(0.5), None]
-
-
-@pytest.mark.parametrize(("scenario", "fields"), [("class", CLASS), ("domain", DOMAIN)])
-def test_missing_references(scenario: str, fields: dict[str, Any]) -> None:
-    """Those that can do without a task's label; the command makes them in this scenario, if it must be asked for."""
-    found = missing_references([a_record(strategy=name, **fields) for name in ("nearest_mean", "joint", "linear")])
-    assert found == (
-        ("cumulative",),
-        "seu-bench sweep --strategy cumulative --benchmark cifar10 --protocol quick "
-        f"-o benchmark.stream.scenario={scenario} --seeds 0",
-    )
-    assert missing_references([a_record(strategy=name, **fields) for name in WITHOUT_TASKS]) is None
-    by_itself = missing_references([a_record(scenario=scenario), a_record(**fields)])
-    assert by_itself is not None and "scenario" not in by_itself.command
 
 
 @pytest.mark.parametrize(("one", "other"), [("class", "task"), ("task", "domain"), ("domain", "class")])

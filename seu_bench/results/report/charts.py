@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -167,16 +166,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped.
-
-    Attributes:
-        kind: part of its file name.
-        numbers: headings and rows of its table where they are not those of its values.
-        is_log: whether ``x`` is logarithmic.
-        categories: names at 0, 1, ... from the top, in place of ``y``.
-        span: is shaded.
-        color_label: of the scale of matrices.
-    """
+    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped."""
 
     kind: str
     heading: str
@@ -185,11 +175,11 @@ class Chart:
     y: str
     series: Sequence[Series] = ()
     matrices: Mapping[str, Values] = field(default_factory=dict)
-    numbers: Sequence[Sequence[str]] = ()
-    is_log: bool = False
-    categories: Sequence[str] = ()
-    span: tuple[float, float] | None = None
-    color_label: str = ""
+    numbers: Sequence[Sequence[str]] = ()  # headings and rows of its table where they are not those of its values
+    is_log: bool = False  # in x
+    categories: Sequence[str] = ()  # names at 0, 1, ... from the top, in place of y
+    span: tuple[float, float] | None = None  # shaded
+    color_label: str = ""  # of the scale of matrices
 
     def table(self) -> list[Sequence[str]]:
         """Return headings and rows with all values."""
@@ -380,8 +370,5 @@ def basis(configurations: Sequence[Configuration]) -> str:
 
 
 def _seed_counts(counts: Sequence[int]) -> str:
-    """``10 seeds each``, or how many configurations have how many: ``10 seeds (6 configurations), 5 seeds (2)``."""
-    found = sorted(Counter(counts).items(), reverse=True)
-    if len(found) == 1:
-        return f"{counts[0]} seed{'s' * (counts[0] != 1)}{' each' * (len(counts) > 1)}"
-    return ", ".join(f"{seeds} seeds ({number} configurations)" for seeds, number in found)
+    least, most = min(counts), max(counts)
+    return f"{least} to {most} seeds each" if least < most else f"{most} seed{'s' * (most != 1)} each"
