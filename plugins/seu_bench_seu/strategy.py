@@ -13,7 +13,6 @@ from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
-    Component,
     Cost,
     Phase,
     Stage,
@@ -25,6 +24,7 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
 )
+from seu_bench.training.interfaces import Component
 from seu_bench_kit import (
     CreationTask,
     Genotype,
