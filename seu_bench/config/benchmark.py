@@ -167,9 +167,9 @@ class BenchmarkFile:
         document, given = self._document(), overrides or {}
         faults: list[str] = []
         # What is asked for takes the place of what is there.
-        replaced = {"stream.groups": ("classes_per_task", "first"), "stream.classes_per_task": ("groups",)}
-        for other in (it for key in given for it in replaced.get(key, ()) if f"stream.{it}" not in given):
-            if isinstance(stream := document.get("stream"), dict):
+        asked, sizes = {key.removeprefix("stream.") for key in given}, {"classes_per_task", "then", "groups"}
+        if asked & sizes and isinstance(stream := document.get("stream"), dict):
+            for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
                 stream.pop(other, None)
         for key, value in given.items():
             _replace(document, key, value, faults)

@@ -235,7 +235,8 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     # Of channels with 16 bits Pillow reads the upper 8, without a word.
     is_wide = any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
     if is_wide or image.mode.startswith(("I", "F")):
-        what = f"its pixels have more than 8 bits (mode {image.mode})"
+        found = "" if len(image.getbands()) > 1 else "from {} to {}, ".format(*image.getextrema())
+        what = f"its pixels have more than 8 bits ({found}mode {image.mode})"
         raise ValueError(f"{what}: scale all images by one range, and save them with 8 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
