@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from seu_bench.config.commands import command, unused_flags
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.plugin.registry import use_plugins
+from seu_bench.errors import SeuBenchError
+from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand.
 _WORTH_MEASURING: Final = 2e12, 1e6
+#: Seconds; of longer runs the time that a shorter protocol takes is told.
+_LONG: Final = 3600.0
 #: Tasks of the final row that are shown; of more the rest is counted.
 _MOST_TASKS: Final = 20
 #: Metrics of a summary.
@@ -63,7 +67,7 @@ def run(form: str, **fields: Any) -> None:
     with stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
-            foretell = partial(_time, resolved)
+            foretell = partial(_time, registry, resolved)
             display = ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
             if is_verbose():
                 _print_resolved(resolved, display)
@@ -84,14 +88,22 @@ def run(form: str, **fields: Any) -> None:
         _print_outcome(request, outcome, boards, metrics)
 
 
-def _time(run: ResolvedRun, cost: Cost) -> str:
+def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.forecast import measure_speed
+    from seu_bench.engine.resolve import resolve
 
     if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
         return ""
-    speed = measure_speed(run, cost, choose_device(run.request.device))
-    return "" if speed is None else f", about {format_seconds(speed.predict(cost))}"
+    if (speed := measure_speed(run, cost, choose_device(run.request.device))) is None:
+        return ""
+    seconds, advice = speed.predict(cost), ""
+    if seconds > _LONG and run.shorter is not None:
+        with contextlib.suppress(SeuBenchError):  # options of the one may not fit the other
+            other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
+            took = speed.predict(other.cost(other.context(other.plan())))
+            advice = f"; --protocol {run.shorter} about {format_seconds(took)}"
+    return f", about {format_seconds(seconds)}{advice}"
 
 
 def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:

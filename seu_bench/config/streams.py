@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
+    AliasChoices,
     BeforeValidator,
     Field,
     NonNegativeInt,
@@ -120,7 +121,7 @@ class ClassSplit(Stream):
 
     kind: Literal["classes"]
     dataset: str
-    classes_per_task: PositiveInt | None = None
+    classes_per_task: PositiveInt | None = Field(None, validation_alias=AliasChoices("classes_per_task", "then"))
     first: PositiveInt | None = None
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
     class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"

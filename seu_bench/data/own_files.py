@@ -370,8 +370,8 @@ _WHOLE, _SPLIT = ("images", "labels"), ("x_train", "y_train", "x_test", "y_test"
 class NpzSource(OwnFiles):
     """An ``.npz`` with ``images`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test`` and ``y_test``.
 
-    Images are what :func:`~seu_bench.data.dataset.as_8_bit` takes, labels integers from 0; an array ``class_names`` of
-    texts is optional.
+    Images are what :func:`~seu_bench.data.dataset.as_8_bit` takes, labels integers from 0, where an array
+    ``class_names`` of texts is optional, or the names of the classes.
     """
 
     def info(self, root: Path | None) -> DatasetInfo:
@@ -384,6 +384,8 @@ class NpzSource(OwnFiles):
         try:
             arrays = self._arrays()
             keys = _SPLIT if "x_train" in arrays else _WHOLE
+            if arrays[keys[1]].dtype.kind in "US":
+                _number_names(arrays, keys[1::2])
             splits = [_npz_split(x, arrays[x], arrays[y]) for x, y in zip(keys[::2], keys[1::2], strict=True)]
             if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
                 raise ValueError(f"y_test has labels that y_train has not: {unknown}")
@@ -417,6 +419,20 @@ class NpzSource(OwnFiles):
             return {key: file[key] for key in (*keys, "class_names") if key in file}
 
 
+def _number_names(arrays: dict[str, NDArray[Any]], keys: Sequence[str]) -> None:
+    """Replace labels that are texts by numbers of the training split's sorted texts, which are the class names."""
+    if "class_names" in arrays:
+        raise ValueError("labels that are texts name the classes: leave class_names out")
+    names = arrays["class_names"] = np.unique(arrays[keys[0]].astype(str))
+    if "" in names:
+        raise ValueError(f"{keys[0]} has an empty text for a label")
+    for key in keys:
+        texts = arrays[key].astype(str)
+        if unknown := np.setdiff1d(texts, names).tolist():
+            raise ValueError(f"{key} has labels that {keys[0]} has not: {unknown}")
+        arrays[key] = np.searchsorted(names, texts)
+
+
 def _npz_split(name: str, images: NDArray[Any], labels: NDArray[Any]) -> RawSplit:
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     try:
@@ -432,7 +448,7 @@ def _npz_split(name: str, images: NDArray[Any], labels: NDArray[Any]) -> RawSpli
             raise ValueError(f"{name} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
     if labels.shape != shape[:1] or labels.dtype.kind not in "ui":
         what = f"the labels of {name} are {labels.dtype} of shape {labels.shape}"
-        raise ValueError(f"{what}; needed are {shape[:1]} integers, of texts: numpy.unique(texts, return_inverse=True)")
+        raise ValueError(f"{what}; needed are {shape[:1]} integers, or texts")
     if labels.min() < 0 or labels.max() >= max(1000, len(labels)):
         raise ValueError(f"{name} has labels {labels.min()} to {labels.max()}; they must count the classes from 0")
     return RawSplit(channels_first(images), labels.astype(np.int64))

@@ -64,6 +64,12 @@ class ResolvedRun:
         return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation}
 
     @property
+    def shorter(self) -> str | None:
+        """Name of a shorter protocol than the run's."""
+        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        return name if name in self.spec.benchmark.protocols else None
+
+    @property
     def reference(self) -> str | None:
         """What it is a reference of, which is never ranked; ``None``: a learner."""
         alone = getattr(self.strategy, "reference_components", {})

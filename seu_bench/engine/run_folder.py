@@ -105,6 +105,9 @@ class RunFolder:
         if lacking := shortage(error):
             what, remedy = f"the machine has not enough {lacking} for this run", SHORTAGE_REMEDIES[lacking]
             remedy = f"{remedy}; the same command resumes the run"
+        elif "Expected more than 1 value per channel" in str(error):
+            what = "a batch of one image cannot train a network with BatchNorm"
+            remedy = "raise batch_size (searcher.batch_size or creator.batch_size where its stage failed) to 2 or more"
         else:
             what = f"strategy {strategy.name!r} of package {strategy.package} failed"
             given = ", ".join(f"{key}={format_option(value)}" for key, value in options.items())

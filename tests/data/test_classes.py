@@ -197,7 +197,7 @@ def test_names_are_part_of_the_fingerprint_where_they_decide() -> None:
         ({"classes_per_task": 3}, [3, 3, 1]),
         ({"first": 4, "classes_per_task": 2}, [4, 2, 1]),
         ({"first": 4, "classes_per_task": 3}, [4, 3]),
-        ({"first": 1, "classes_per_task": 3}, [1, 3, 3]),
+        ({"first": 1, "then": 3}, [1, 3, 3]),
         ({"first": 7, "classes_per_task": 3}, [7]),
         ({"classes_per_task": 7}, [7]),
     ],

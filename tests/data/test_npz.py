@@ -59,6 +59,17 @@ def test_splits_and_names_of_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.train.images[:, 0], IMAGES)
 
 
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_labels_that_are_texts(kind: str, tmp_path: Path) -> None:
+    """They name the classes, sorted, the same in training and test; ``[N, 1]`` is ``[N]``."""
+    called, train, test = np.array(["fox", "ant", "eel"]), np.arange(20) % 3, np.arange(6) % 2
+    arrays = {"x_train": IMAGES, "y_train": called[train].astype(kind)[:, None], "x_test": IMAGES[:6]}
+    data = source_of(tmp_path / "x.npz", **arrays, y_test=called[test].astype(kind)).load(None)
+    assert data.info.class_names == ("ant", "eel", "fox")
+    assert data.train.labels.tolist() == np.array([2, 0, 1])[train].tolist()
+    assert data.test.labels.tolist() == [2, 0] * 3
+
+
 def test_archive_that_holds_less_than_it_says(tmp_path: Path) -> None:
     """Of its headers nothing is believed that the file does not hold."""
     for shape in ("(20, 5, 6)", "(2000000000, 500, 600)"):
@@ -99,7 +110,9 @@ FAULTS: list[tuple[Arrays, str]] = [
     ({"images": IMAGES[0]}, r"images has shape \(5, 6\)"),
     ({"labels": LABELS * 0.5}, "labels of images are float64"),
     ({"labels": np.eye(2)[LABELS]}, r"of shape \(20, 2\); needed are \(20,\) integers"),
-    ({"labels": np.array(["b", "a"])[LABELS]}, "of texts: numpy.unique"),
+    ({"labels": np.array(["b", ""])[LABELS]}, "has an empty text"),
+    ({"labels": np.array(["b", "a"])[LABELS], "class_names": np.array(["a", "b"])}, "leave class_names out"),
+    (SPLIT | {"y_train": np.array(["b", "a"])[LABELS]}, r"y_test has labels that y_train has not: \['0', '1'\]"),
     ({"class_names": np.array(["b"])}, "class_names must be texts, one for each of the classes 0 to 1"),
     ({"labels": LABELS[:7]}, "of shape .7,.; needed"),
     ({"labels": LABELS - 1}, "labels -1 to 0"),

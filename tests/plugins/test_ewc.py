@@ -14,6 +14,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.method import Step
 from seu_bench.training.stage import TaskData
+from seu_bench_methods import ewc as module
 from seu_bench_methods.ewc import Ewc
 
 #: Heads of the networks made here.
@@ -41,10 +42,10 @@ class Estimate(Step):
         return self.method.fisher
 
 
-def stage(method: Ewc, data: TaskImages) -> Estimate:
+def stage(method: Ewc, data: TaskImages, estimator: str = "batch") -> Estimate:
     """The stage of a method, which stays as it is: a copy on the same model holds nothing yet."""
     alone = copy.copy(method)
-    alone.fisher = {}
+    alone.fisher, alone.options = {}, method.options.model_copy(update={"fisher": estimator})
     alone._stage = found = Estimate(alone, TaskData(data.task, data, None))
     return found
 
@@ -89,7 +90,7 @@ def test_merging_over_three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, (factor, merged) in enumerate(zip((1, 4, 10), ([1, 3, 6], [2.5, 7.5, 15], [5, 15, 30]), strict=True)):
         nn.init.constant_(bias, task)
         estimate = {"heads.0.bias": torch.tensor([1.0, 3.0, 6.0]) * factor}
-        monkeypatch.setattr(strategy, "measure_fisher", lambda *_, found=estimate: found)
+        monkeypatch.setattr(strategy, "by_batch", lambda *_, found=estimate: found)
         strategy.after_task(TaskData(task, None, None))  # type: ignore[arg-type]
         assert strategy.fisher["heads.0.bias"].tolist() == merged
         assert strategy.anchor["heads.0.bias"].tolist() == [task] * 3
@@ -139,7 +140,7 @@ def close(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize(("number", "sizes"), [(21, [8, 8, 5]), (17, [8, 8, 1]), (16, [8, 8]), (5, [5])])
-def test_fisher(number: int, sizes: list[int]) -> None:
+def test_fisher_by_batch(number: int, sizes: list[int]) -> None:
     """Eight times the mean over batches of the squared gradient of the batch's mean loss, whatever the last's size."""
     strategy, data = ewc(), images(number, task=1)
     batches = seen_by(strategy.model)
@@ -153,8 +154,19 @@ def test_fisher(number: int, sizes: list[int]) -> None:
     assert not found["heads.0.weight"].any() and bool((found["heads.1.weight"] > 0).any())
 
 
-def test_dropout() -> None:
-    """Dropout is on, as in the published code; modes are as before afterwards."""
+@pytest.mark.parametrize("numbers", [2**27, 7 * (16 * 5 + 5 + 5 * 5 + 5 + 1), 1], ids=["whole", "parts", "single"])
+def test_fisher_by_image(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over images of the squared gradient of each image's loss, in chunks of any size."""
+    monkeypatch.setattr(module, "GRADIENT_NUMBERS", numbers)
+    strategy, data = ewc(), images(21)
+    found = stage(strategy, data, "per_sample").run()
+    squares = [squared_gradients(strategy.model, data, [position]) for position in range(21)]
+    close(found, {name: sum(square[name] for square in squares) / 21 for name in squares[0]})
+
+
+@pytest.mark.parametrize(("estimator", "active"), [("batch", True), ("per_sample", False)])
+def test_dropout(estimator: str, active: bool) -> None:
+    """Dropout is on in the published code's estimate and off in the textbook's; modes are as before afterwards."""
     strategy = ewc(nn.Dropout(0.5), nn.BatchNorm1d(5))
     dropout, norm = strategy.model.backbone[3:]
     modes: list[tuple[bool, bool]] = []
@@ -162,6 +174,6 @@ def test_dropout() -> None:
     for training in (False, True):
         strategy.model.train(training)
         norm.train(not training)
-        stage(strategy, images(9)).run()
+        stage(strategy, images(9), estimator).run()
         assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
-    assert set(modes) == {(True, False)}
+    assert set(modes) == {(active, False)}

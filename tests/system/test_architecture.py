@@ -81,7 +81,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 940, "cli": 2_610, "config": 1_650, "data": 2_510, "engine": 3_060, "models": 1_230, "plugin": 1_290,
+    "beside": 940, "cli": 2_620, "config": 1_650, "data": 2_530, "engine": 3_070, "models": 1_230, "plugin": 1_290,
     "results": 4_160, "sweeps": 1_590, "testing": 1_540, "training": 3_050, "utils": 1_145,
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 12_560), ("tests", 34_400), ("scripts", 5_400)):
+    for folder, most in (("plugins", 12_560), ("tests", 32_000), ("scripts", 5_400)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 
