@@ -32,7 +32,7 @@ from seu_bench.results.labels import (
     unequal_budgets,
     why_not_ranked,
 )
-from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, named, ordered, size_axis
+from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, join_names, order_rows, size_axis
 from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import RECORD_NAME, Record, learner_code
 from seu_bench.results.record_files import DETAILS, read_records
@@ -195,7 +195,7 @@ def _board(
     kept = set(map(id, latest.values()))
     repeated = {"a later record has the same configuration and seed": [r.run_id for r in records if id(r) not in kept]}
     labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
-    rows = ordered(
+    rows = order_rows(
         [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)], ranked=unranked is None
     )
     measured = {key for run in latest.values() for key, value in run.metrics.items() if value or key not in _RARE}
@@ -253,7 +253,9 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
     found = ((reason, names) for reason, names in sorted(runs.items()) if names)
-    return [f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})" for reason, names in found]
+    return [
+        f"{count(len(names), 'record')} {what}: {printable(reason)} ({join_names(names)})" for reason, names in found
+    ]
 
 
 def _is_trained_jointly(record: Record) -> bool:

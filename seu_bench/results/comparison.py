@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from seu_bench.config.options import flattened
+from seu_bench.config.options import flatten_options
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
 from seu_bench.metrics import entry, task_forgetting
@@ -155,7 +155,7 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "code": {f"{it.kind} {it.name}": str(it) for it in record.code},
         "earlier code": {f"{it.kind} {it.name}": str(it) for it in record.earlier_code},
     }
-    found = [("searcher", record.searcher), ("creator", record.creator), *flattened(sections)]
+    found = [("searcher", record.searcher), ("creator", record.creator), *flatten_options(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
 
 

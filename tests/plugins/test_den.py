@@ -196,7 +196,7 @@ def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> Non
     found.learn(0)
     moved: dict[str, set[str]] = {}
     before: dict[str, torch.Tensor] = {}
-    trained = Den._trained
+    trained = Den._make_stage
 
     def watched(strategy: Den, task: Any, name: str, *arguments: Any, **more: Any) -> Any:
         stage = trained(strategy, task, name, *arguments, **more)

@@ -148,7 +148,7 @@ def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
     torch.testing.assert_close(mixture.penalty(), penalty_by_hand(mixture))
     single = network()
     mixture = Mixture(single, 1)
-    for mixed in mixture.mixed():
+    for mixed in mixture.mixed_layers():
         nn.init.zeros_(mixed.architecture)
     adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
     expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2

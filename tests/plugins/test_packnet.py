@@ -100,7 +100,7 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
     for task in range(len(CLASSES)):
         keep(packed, fraction)
         expected = [max(1, free - round(fraction * free)) if free else 0 for free in left]
-        assert [int(mask.sum()) for mask in packed.kept(task, task)] == expected
+        assert [int(mask.sum()) for mask in packed.kept_weights(task, task)] == expected
         left = [free - kept for free, kept in zip(left, expected, strict=True)]
         assert [int(mask.sum()) for mask in packed.free()] == left
         assert packed.mask_bits == (task + 1) * packed.count
@@ -108,7 +108,7 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
         assert tuple(packed.masks.shape) == (task + 1, -(-packed.count // 8)) and packed.masks.dtype == torch.uint8
     for one in range(len(CLASSES)):
         for other in range(one):
-            pairs = zip(packed.kept(one, one), packed.kept(other, other), strict=True)
+            pairs = zip(packed.kept_weights(one, one), packed.kept_weights(other, other), strict=True)
             assert not any(bool((a & b).any()) for a, b in pairs)
 
 

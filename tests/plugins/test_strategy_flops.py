@@ -19,7 +19,7 @@ from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.testing import Trial
-from seu_bench.testing.trial import installed
+from seu_bench.testing.trial import load_registry
 from seu_bench.training.stage import Stage
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench_kit import kernels
@@ -86,7 +86,7 @@ CASES: dict[str, Trial] = {
     # What has no layer computes none.
     **{
         name: Trial(name, OPTIONS.get(name, {}), scenario=scenario_of(name))
-        for name in installed().strategies
+        for name in load_registry().strategies
         if name not in ("nearest_mean", "seu")
     },
     "seu mdl mdl": Trial("seu", SEU),

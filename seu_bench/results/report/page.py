@@ -35,7 +35,7 @@ from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.plotting import plotly_figure
 from seu_bench.utils.files import check_output, refuse_link, write_atomic
 from seu_bench.utils.locks import folder_lock
-from seu_bench.utils.progress import tracked
+from seu_bench.utils.progress import track
 from seu_bench.utils.text import printable, spreadsheet_cell
 
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
@@ -162,7 +162,7 @@ def write_report(
         figures |= section.charts
     paths: list[Path] = []
     with folder_lock(folder):
-        for name, chart in tracked(list(figures.items()), "drawing figures"):
+        for name, chart in track(list(figures.items()), "drawing figures"):
             for form, content in render(chart, layout or Layout()).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
