@@ -71,7 +71,7 @@ class LeaderboardBuild:
         ``unranked``: without those that :func:`unranked_leaderboards` shows.
         """
         records = (record for record in self.records if benchmark in (None, record.benchmark))
-        return _excluded((it for it in records if not unranked or it.status != "finished"), self.unread)
+        return _explain_exclusions((it for it in records if not unranked or it.status != "finished"), self.unread)
 
 
 def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -177,7 +177,7 @@ def _boards(
                 by_data[record.data_fingerprint].append(record)
         for _, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
             names.add(name := _free_name(runs[0], names))
-            board = _board(runs, metrics, name, _excluded(there, unread))
+            board = _board(runs, metrics, name, _explain_exclusions(there, unread))
             yield replace(board, missing=missing_references(runs, results))
 
 
@@ -243,7 +243,7 @@ def _free_name(record: Record, taken: Iterable[str], end: str = "") -> str:
     return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)
 
 
-def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
+def _explain_exclusions(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
     runs: dict[str, list[str]] = defaultdict(list)
     for record in records:
         if reason := why_not_ranked(record):

@@ -230,7 +230,7 @@ class Leaderboard:
         """Select or order rows, and say ``what`` was done; numbers, ranks and front are those of the whole."""
         rows = tuple(rows)
         gone = [row.configuration for row in self.rows if row not in rows]
-        return replace(self, rows=rows, views=(*self.views, f"{what}{_excluded(gone)}"))
+        return replace(self, rows=rows, views=(*self.views, f"{what}{_explain_exclusion(gone)}"))
 
     def document(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -327,7 +327,7 @@ def join_names(names: Sequence[str]) -> str:
     return f"{', '.join(map(printable, names[:5]))}{more}"
 
 
-def _excluded(names: Sequence[str]) -> str:
+def _explain_exclusion(names: Sequence[str]) -> str:
     return f": {count(len(names), 'row')} excluded ({join_names(names)})" if names else ""
 
 

@@ -166,7 +166,7 @@ def write_report(
             for form, content in render(chart, layout or Layout()).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_atomic(page, _rendered(sections, ranks, outside, is_drawn=bool(figures)))
+        write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures)))
     return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
 
 
@@ -219,7 +219,7 @@ def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]
     return {f"{board.name}-{chart.kind}": chart for chart in found}, notes
 
 
-def _rendered(
+def _render(
     sections: Sequence[Section], ranks: Sequence[RankSection], outside: Sequence[str], *, is_drawn: bool
 ) -> str:
     """The page; all texts are escaped by Jinja2."""
