@@ -98,7 +98,7 @@ def test_what_is_not_available(command: Command, tmp_path: Path, monkeypatch: py
 
 #: Kinds whose options tests look at, one name of each, and a line of its table.
 SHOWN = {
-    ("searchers", "darts"): r"^ order +1 \| 2 +1 +order of the architecture's gradient",
+    ("searchers", "darts"): r"^ restore +best_valid \| last +best_valid +architecture taken",
     ("strategies", "packnet"): r"^ retrain_epochs +int > 0 +not set +epochs of retraining after pruning",
     ("strategies", "ewc"): r"^ epochs +int > 0 +as the protocol says ",
     ("benchmarks", "split_fashion"): r"^ smoke +never ranked",
