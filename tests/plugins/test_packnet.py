@@ -125,7 +125,7 @@ def test_a_task_computes_with_weights_up_to_its_own(backbone: str) -> None:
         plain.load_architecture(packed.architecture())
         plain.load_state_dict(packed.state_dict())
         with torch.no_grad():
-            for weight, kept in zip(plain.weights(), packed.kept(0, task), strict=True):
+            for weight, kept in zip(plain.weights(), packed.kept_weights(0, task), strict=True):
                 assert torch.equal(weight, weight * kept)  # what no task keeps is 0
             found.append(packed.forward_single_task(x, task))
             assert torch.equal(found[-1], plain.heads[task](plain.backbone(x)))
@@ -176,7 +176,9 @@ def packnet(source: TaskStream, **options: Any) -> Any:
 def of_masks(strategy: Any, last: int) -> list[Tensor]:
     """The values of the weights that tasks up to ``last`` keep."""
     model = strategy.model
-    return [weight.detach()[kept].clone() for weight, kept in zip(model.weights(), model.kept(0, last), strict=True)]
+    return [
+        weight.detach()[kept].clone() for weight, kept in zip(model.weights(), model.kept_weights(0, last), strict=True)
+    ]
 
 
 @each_learning

@@ -60,7 +60,7 @@ FORMULAS = {
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
     """Every epoch and every result of every stage, with the operations that torch counts in it."""
     parts: list[tuple[Stage[Any], int]] = []
-    metered = Stage._metered
+    metered = Stage._meter
 
     @contextmanager
     def watched(stage: Stage[Any]) -> Iterator[None]:
@@ -75,7 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
     def uncached(_: object) -> Iterator[Any]:
         yield lambda images: images
 
-    monkeypatch.setattr(Stage, "_metered", watched)
+    monkeypatch.setattr(Stage, "_meter", watched)
     monkeypatch.setattr(StagedStrategy, "_features_cached", uncached)
     monkeypatch.setattr(kernels, "trains_on_cpu", lambda *_: False)
     return parts

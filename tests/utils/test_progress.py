@@ -42,7 +42,7 @@ def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
 def test_nothing_in_a_file_or_for_a_moment(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bars, "DELAY", 30.0 if reason == "moment" else -1.0)
     console, text = page(terminal=reason != "file")
-    with bars.shown(console):
+    with bars.show_progress(console):
         if reason == "hidden":
             with bars.hide_progress():
                 list(bars.track(range(4), "adding"))
@@ -54,7 +54,7 @@ def test_nothing_in_a_file_or_for_a_moment(reason: str, monkeypatch: pytest.Monk
 def test_drawn_while_work_lasts() -> None:
     """Work in other work has a line below; names are shown as they are; in the end the lines are wiped out."""
     console, text = page()
-    with bars.shown(console):
+    with bars.show_progress(console):
         for _ in bars.track(range(2), "outer [red]\x1b[31m"):
             with bars.bar("inner") as inner:
                 inner.expect(8)
@@ -70,7 +70,7 @@ def test_drawn_while_work_lasts() -> None:
 def test_given_up_in_the_middle() -> None:
     """The terminal is as it was when work fails, though somebody still holds what was half done."""
     console, text = page()
-    with pytest.raises(ZeroDivisionError), bars.shown(console):
+    with pytest.raises(ZeroDivisionError), bars.show_progress(console):
         half_done = bars.track(range(3), "dividing")
         for number in half_done:
             1 / (1 - number)
