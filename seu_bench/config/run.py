@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import Frozen, flattened, format_errors
+from seu_bench.config.options import Frozen, flatten_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.tuned import Place
 from seu_bench.errors import OptionError
@@ -78,7 +78,7 @@ Paths: TypeAlias = Annotated[
 ]
 _AS_TEXT: Final = BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
 OptionValues: TypeAlias = Annotated[
-    dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
+    dict[str, Any], BeforeValidator(lambda value: dict(flatten_options(value)) if isinstance(value, Mapping) else value)
 ]
 _OR_NONE: Final = BeforeValidator(lambda value: {} if value is None else value)
 
@@ -243,7 +243,7 @@ class Request(ResultFields, ExecutionFields):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explained(cls, values: Any, validate: ModelWrapValidatorHandler[Request]) -> Request:
+    def _explain_errors(cls, values: Any, validate: ModelWrapValidatorHandler[Request]) -> Request:
         try:
             return validate(values)
         except ValidationError as error:

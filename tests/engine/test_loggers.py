@@ -275,7 +275,7 @@ def test_not_sent(tiny: Path, tmp_path: Path) -> None:
 
 STRANGERS = """
 from seu_bench import hookimpl
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import offer
 from seu_bench.config.options import Options
 
 
@@ -290,7 +290,7 @@ class Broken:
 @hookimpl
 def register_loggers(register):
     register("broken", Broken())
-    register("absent", offered(Broken(), "absent", "no_such_module", "json"))
+    register("absent", offer(Broken(), "absent", "no_such_module", "json"))
 """
 
 
