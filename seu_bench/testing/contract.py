@@ -263,13 +263,9 @@ class StrategyContract(Contract):
             f"the record has no stage of learning for tasks {[*{*tasks} - done]}: hand context.on_progress on",
         )
         missed = differences(learner.cost, record.stages, 0.0 if trial.exact_passes else TOLERANCE)
-        require(
-            not missed,
-            f"the forecast is wrong: {'; '.join(missed[:3])}. Count every image that passes the network, by replay() "
-            "or count_images(); where the estimate cannot be exact, set exact_passes = False",
-        )
-        told = f"image passes by stage and task: cost said {expected}, the run took {passed}"
-        require(expected == passed or not trial.exact_passes, told)
+        told = "Count every image, by replay() or count_images(); where that cannot be exact, set exact_passes = False"
+        require(not missed, f"the forecast is wrong: {'; '.join(missed[:3])}. {told}")
+        require(expected == passed or not trial.exact_passes, f"image passes: cost said {expected}, it took {passed}")
         least, took, most = learner.cost.train_flops_min, record.metrics["train_flops"], learner.cost.train_flops
         told = f"operations of learning: cost said {least} to {most}, the run took {took}"
         require(least is None or most is None or (took is not None and least <= took <= most), told)
@@ -415,6 +411,5 @@ def _passes(stages: Iterable[Any]) -> Counter[tuple[str, int]]:
     """Images of each stage of learning, by name and task."""
     found: Counter[tuple[str, int]] = Counter()
     for stage in stages:
-        if stage.name != EVALUATION and stage.image_passes:
-            found[stage.name, stage.task] += stage.image_passes
-    return found
+        found[stage.name, stage.task] += stage.image_passes * (stage.name != EVALUATION)
+    return +found
