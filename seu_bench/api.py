@@ -64,7 +64,7 @@ def run(
         from seu_bench.cli.progress import ProgressDisplay
 
         watcher = lambda _: ProgressDisplay()  # noqa: E731
-    with bars.shown() if progress else bars.hidden():
+    with bars.show_progress() if progress else bars.hide_progress():
         outcome = launch(request, registry, watcher=watcher)
     if outcome.reused and (unused := unused_flags(request)):
         how = "restart=True makes it again, seu-bench log sends its record"

@@ -36,7 +36,7 @@ def decision_sizes(space: SearchSpace) -> tuple[int, ...]:
     return tuple(form * space.cell_types)
 
 
-def decoded(space: SearchSpace, decisions: Sequence[int]) -> Genotype:
+def decode(space: SearchSpace, decisions: Sequence[int]) -> Genotype:
     """The genotype that a whole sequence of decisions makes."""
     length = len(decisions) // space.cell_types
     forms = [_form(space, decisions[start : start + length]) for start in range(0, len(decisions), length)]
@@ -188,7 +188,7 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
 
     def forward_of(self, sampled: tuple[int, ...]) -> Forward:
         """The proxy network with the edges of the architecture; the others carry nothing."""
-        return self.network.sampled(sample_of(decoded(self.space, sampled)))
+        return self.network.sample_function(sample_of(decode(self.space, sampled)))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
@@ -200,4 +200,4 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
 
     def result(self) -> Genotype:
         """The architecture of the best reward."""
-        return decoded(self.space, self.learner.best)
+        return decode(self.space, self.learner.best)

@@ -64,7 +64,7 @@ class FrugalCreation(PrefixCreation):
         loss = train_epoch(*parts, self.count_images, network=contender)
         if self.epoch < self.epochs - 1:
             return EpochReport(loss)
-        self.accuracies = self._measured()
+        self.accuracies = self._measure_contenders()
         return EpochReport(loss, max(self.accuracies))
 
     def result(self) -> Path:
@@ -72,12 +72,12 @@ class FrugalCreation(PrefixCreation):
         learned = sum(task != self.task for task in self.model.paths)
         best = max(self.accuracies)
         scores = [
-            mixed_score(100 * (learned * best + accuracy) / (learned + 1), self._stored(path))
+            mixed_score(100 * (learned * best + accuracy) / (learned + 1), self._stored_parameters(path))
             for path, accuracy in zip(self.contenders, self.accuracies, strict=True)
         ]
         return max(zip(scores, range(len(scores)), self.contenders, strict=True))[2]
 
-    def _measured(self) -> list[float]:
+    def _measure_contenders(self) -> list[float]:
         """Accuracy of every contender on the same images; the all-old path is probed: its head saw other features."""
         has_old = len(self.contenders) > 1
         growing = self.contenders[:-1] if has_old else self.contenders
@@ -89,10 +89,10 @@ class FrugalCreation(PrefixCreation):
             accuracies.append(self.measure(count, len(growing)))
         if has_old:
             accuracies.append(self.probe(self.contenders[-1], count))
-            self.rewarded(accuracies[-1], self.score_images.part(0, count))
+            self.note_reward(accuracies[-1], self.score_images.part(0, count))
         return accuracies
 
-    def _stored(self, path: Path) -> int:
+    def _stored_parameters(self, path: Path) -> int:
         stored = sum(parameter.numel() for parameter in self.model.parameters())
         layers = [layer for layer, is_new in enumerate(self.model.has_new) if is_new]
         for layer, unit in zip(layers, list(self.trained)[: len(layers)], strict=True):

@@ -30,7 +30,7 @@ class KnnPrefixCreation(PrefixCreation):
     def __init__(self, options: KnnPrefixOptions, task: CreationTask) -> None:
         whole = options.applied_to(task.schedule)
         paths = prefixes(earlier_paths(task.model, task.task)[0], newest_path(task.model))
-        self.lengths = _spread(len(paths), whole.epochs)
+        self.lengths = _spread_places(len(paths), whole.epochs)
         self.share = whole.epochs // len(self.lengths)
         schedule = whole.model_copy(update={"epochs": self.share})
         super().__init__(options, task, schedule, whole.epochs, self.share * len(self.lengths))
@@ -74,7 +74,7 @@ class KnnPrefixCreation(PrefixCreation):
         return self.candidates[max(place for place, value in enumerate(self.accuracies) if value == best)]
 
 
-def _spread(count: int, most: int) -> list[int]:
+def _spread_places(count: int, most: int) -> list[int]:
     """At most ``most`` of the places 0 to ``count - 1``, evenly spread, the first and the last among them."""
     if count <= most:
         return list(range(count))

@@ -110,5 +110,5 @@ class PrefixCreation(Stage[Path]):
         recalibrate(self.trained, self.forward, self.train_images, limit, size, self.count_images)
         images = self.score_images.part(0, count)
         accuracy, _ = evaluate(self.forward, images, size, self.count_images)
-        self.rewarded(accuracy, images)
+        self.note_reward(accuracy, images)
         return accuracy

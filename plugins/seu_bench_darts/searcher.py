@@ -74,7 +74,7 @@ class DartsSearch(Stage[Genotype]):
         accuracy, loss = evaluate(self._forward, self.valid_images, batch_size, self.count_images)
         if not math.isfinite(loss):
             return EpochReport(loss, accuracy)  # it diverged, and the stage ends here
-        self.rewarded(accuracy, self.valid_images)
+        self.note_reward(accuracy, self.valid_images)
         if self.options.restore == "last" or loss < self.best_loss:
             self.best_loss = loss
             self.best = [table.detach().clone() for table in self.architecture]

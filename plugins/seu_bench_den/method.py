@@ -112,26 +112,26 @@ class Den(GrowingMethod):
             return [Phase(lambda: self._first(task), lambda _: self._end())]
         return [
             Phase(lambda: self._selection(task), lambda _: self._select(task)),
-            Phase(lambda: self._retraining(task), lambda loss: self._expand(task, loss)),
+            Phase(lambda: self._retraining_stage(task), lambda loss: self._expand(task, loss)),
             Phase(lambda: self._expansion(task), lambda _: self._prune(task)),
-            Phase(lambda: self._drifting(task), lambda _: self._split(task)),
-            Phase(lambda: self._splitting(task), lambda _: self._end()),
+            Phase(lambda: self._drift_stage(task), lambda _: self._split(task)),
+            Phase(lambda: self._split_stage(task), lambda _: self._end()),
         ]
 
     def _first(self, task: TaskData) -> DenStage:
         self.grow(task, self.model.first_units)
-        return self._trained(task, "training", first_rule(self.model))
+        return self._make_stage(task, "training", first_rule(self.model))
 
     def _selection(self, task: TaskData) -> DenStage:
         self.grow(task, [0] * len(self.model.layers))
-        return self._trained(task, "selection", selection_rule(self.model, task.index), restore="last")
+        return self._make_stage(task, "selection", selection_rule(self.model, task.index), restore="last")
 
     def _select(self, task: TaskData) -> None:
         self.old = old_layers(self.model, task.index - 1)
         self.reached = reached_units(self.model, task.index)
 
-    def _retraining(self, task: TaskData) -> DenStage:
-        return self._trained(task, "training", Rule(subgraph_masks(self.model, task.index, self.reached)))
+    def _retraining_stage(self, task: TaskData) -> DenStage:
+        return self._make_stage(task, "training", Rule(subgraph_masks(self.model, task.index, self.reached)))
 
     def _expand(self, task: TaskData, loss: float) -> None:
         self.reached = []
@@ -140,20 +140,20 @@ class Den(GrowingMethod):
                 self.model.widen([self.options.expand_by] * len(self.model.layers))
 
     def _expansion(self, task: TaskData) -> Stage[Any]:
-        if not any(self.model.added(task.index)):
+        if not any(self.model.added_units(task.index)):
             return self.step("expansion", task, lambda _: None).make()
-        return self._trained(task, "expansion", expansion_rule(self.model, task.index))
+        return self._make_stage(task, "expansion", expansion_rule(self.model, task.index))
 
     def _prune(self, task: TaskData) -> None:
         stay = []
-        for index, added in enumerate(self.model.added(task.index)):
+        for index, added in enumerate(self.model.added_units(task.index)):
             layer, name = self.model.layer(index), str(task.index)
             none = torch.ones(0, dtype=torch.bool, device=self.device)
             stay.append(useful_units(layer.own[name], layer.biases.get(name, None)) if added else none)
         self.model.keep(stay)
 
-    def _drifting(self, task: TaskData) -> DenStage:
-        return self._trained(task, "drift", pulled_rule(self.model, task.index))
+    def _drift_stage(self, task: TaskData) -> DenStage:
+        return self._make_stage(task, "drift", pulled_rule(self.model, task.index))
 
     def _split(self, task: TaskData) -> None:
         chosen = self.options.split_threshold, self.options.split_limit
@@ -163,16 +163,16 @@ class Den(GrowingMethod):
             split_units(self.model, task.index, self.old, units)
         self.copies = [len(each) for each in units]
 
-    def _splitting(self, task: TaskData) -> Stage[Any]:
+    def _split_stage(self, task: TaskData) -> Stage[Any]:
         if not any(self.copies):
             return self.step("splitting", task, lambda _: None).make()
-        return self._trained(task, "splitting", pulled_rule(self.model, task.index))
+        return self._make_stage(task, "splitting", pulled_rule(self.model, task.index))
 
     def _end(self) -> None:
         self.setup()
         self.model.requires_grad_(True)
 
-    def _trained(self, task: TaskData, name: str, rule: Rule, **more: Any) -> DenStage:
+    def _make_stage(self, task: TaskData, name: str, rule: Rule, **more: Any) -> DenStage:
         self._rule = rule
         rule.apply_to(self.model)
         return DenStage(self, task, name, **more)

@@ -339,7 +339,7 @@ class ProxyNetwork(CellNetwork):
             return self.mixture(images, sample)
         return self.logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
 
-    def sampled(self, sample: Sample) -> Callable[[Tensor], Tensor]:
+    def sample_function(self, sample: Sample) -> Callable[[Tensor], Tensor]:
         """The sampled network as a function of images alone."""
         return partial(self.__call__, sample=sample)
 

@@ -21,7 +21,7 @@ from seu_bench.data.streams import TaskStream
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.testing.streams import alone, stream_of
-from seu_bench.testing.trial import Contract, Trial, drawn, from_file, installed, require, same
+from seu_bench.testing.trial import Contract, Trial, drawn, from_file, load_registry, require, same
 from seu_bench.training.stage import EpochlessStage
 from seu_bench.utils.seeding import RandomState
 from seu_bench_kit.components import CreationTask, CreatorFactory, SearchTask, component_passes
@@ -44,7 +44,7 @@ def component_trial(
     kind: str, name: str, options: Mapping[str, Any], plugins: Sequence[object] = (), exact_passes: bool = True
 ) -> Trial:
     """A searcher or creator on trial, with its own ``options``, in the installed strategy that takes such."""
-    host = next(name for name, entry in installed().strategies.items() if kind in entry.factory.components)
+    host = next(name for name, entry in load_registry().strategies.items() if kind in entry.factory.components)
     own = {f"{kind}.{key}": value for key, value in options.items()}
     chosen: dict[str, Any] = {kind: name}
     return Trial(host, own, plugins, exact_passes, **chosen)

@@ -49,7 +49,7 @@ def _by_task(
     return tuple(found)
 
 
-def priced(stages: Sequence[StageCost], costs: Sequence[PassFlops]) -> list[StageCost]:
+def price_stages(stages: Sequence[StageCost], costs: Sequence[PassFlops]) -> list[StageCost]:
     """Stages on each task's path with the operations of their image passes, by task."""
     flops = [it.train * costs[it.task].train + it.evaluate * costs[it.task].evaluate for it in stages]
     return [replace(it, flops=count, flops_min=count) for it, count in zip(stages, flops, strict=True)]
@@ -70,7 +70,7 @@ def fixed_size_cost(context: StrategyContext, build: Callable[[], MultiHeadModel
     options, plan, model = context.options, context.plan, on_meta(build)
     validate = isinstance(options, SelectingOptions) and options.restore == "best_valid"
     learning = training_passes(plan, options.applied_to(context.protocol.training), validate=validate)
-    stages = *priced(learning, task_flops(model, plan)), *evaluation_passes(plan)
+    stages = *price_stages(learning, task_flops(model, plan)), *evaluation_passes(plan)
     params, memory = ((count(model),) * len(plan.tasks) for count in (count_parameters, state_bytes))
     macs = task_macs(model, plan)
     return Cost(params, params, macs, macs, stages, memory, memory)

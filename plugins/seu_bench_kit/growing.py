@@ -209,7 +209,7 @@ class GrowingNetwork(MultiHeadModel):
         """The head of a task."""
         return cast(nn.Linear, self.heads[task])
 
-    def added(self, task: int) -> tuple[int, ...]:
+    def added_units(self, task: int) -> tuple[int, ...]:
         """Units that a task added to each layer."""
         return tuple(self.layer(index).added[task][1] for index in range(len(self.layers)))
 
@@ -279,7 +279,7 @@ class GrowingNetwork(MultiHeadModel):
             ValueError: there is no task yet, the numbers do not fit, or a layer would be without units.
         """
         task = len(self.heads) - 1
-        if task < 0 or tuple(len(stay) for stay in units) != self.added(task):
+        if task < 0 or tuple(len(stay) for stay in units) != self.added_units(task):
             raise ValueError(f"task {task} did not add {[len(stay) for stay in units]} units")
         if task == 0 and not all(bool(stay.any()) for stay in units):
             raise ValueError("each layer of the first task needs some units")
@@ -331,7 +331,7 @@ class GrowingNetwork(MultiHeadModel):
     def architecture(self) -> dict[str, Any]:
         """Units that each task added, and the names of the parameters that train."""
         return {
-            "added": [list(self.added(task)) for task in range(len(self.heads))],
+            "added": [list(self.added_units(task)) for task in range(len(self.heads))],
             "trainable": [name for name, parameter in self.named_parameters() if parameter.requires_grad],
         }
 

@@ -40,7 +40,7 @@ class GuardedStage(Stage[Result]):
         self._passes = sum(component_passes(owner, task.schedule, len(task.images)))
         self._fault = fault
         self._callback_error: BaseException | None = None
-        with self._guarded():
+        with self._guard():
             self.inner: Stage[Result] = owner.factory.build(owner.options, task)
             if not isinstance(self.inner, Stage):
                 raise RunError(f"it is no Stage but {type(self.inner).__name__}")
@@ -56,7 +56,7 @@ class GuardedStage(Stage[Result]):
     def advance(self) -> None:
         """One epoch of the plugin's stage."""
         inner = self.inner
-        with self._guarded():
+        with self._guard():
             inner.advance()
             self.epoch += 1
             self._copy_progress()
@@ -73,7 +73,7 @@ class GuardedStage(Stage[Result]):
 
     def result(self) -> Result:
         """Return the checked result of the plugin's stage."""
-        with self._guarded():
+        with self._guard():
             found = self.inner.result()
             self._copy_progress()
             self._check_passes(self.image_passes)
@@ -91,7 +91,7 @@ class GuardedStage(Stage[Result]):
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`get_extra_state` returned."""
-        with self._guarded():
+        with self._guard():
             self.inner.load_state_dict(state)
         self.randomness = self.inner.randomness
 
@@ -121,7 +121,7 @@ class GuardedStage(Stage[Result]):
             )
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
         try:
             yield
         except (Exception, SystemExit) as error:

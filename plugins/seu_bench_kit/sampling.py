@@ -203,6 +203,6 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         accuracy, score_loss = evaluate(forward, self.score_images, batch_size, self.count_images)
         if not math.isfinite(score_loss):
             return EpochReport(score_loss, accuracy)  # it diverged, and the stage ends here
-        self.rewarded(accuracy, self.score_images)
+        self.note_reward(accuracy, self.score_images)
         self.learn(sampled, accuracy, score_loss)
         return EpochReport(loss, accuracy)

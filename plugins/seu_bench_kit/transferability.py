@@ -76,7 +76,7 @@ def ridge_accuracy(features: Tensor, labels: Tensor, queries: Tensor, query_labe
     Returns:
         The share of queries whose answer is right.
     """
-    fit, check = _standardised(features, queries)
+    fit, check = _standardise(features, queries)
     targets = functional.one_hot(labels).double()
     centre = targets.mean(dim=0)
     penalty = RIDGE * len(fit) * torch.eye(fit.shape[1], dtype=torch.float64, device=fit.device)
@@ -102,7 +102,7 @@ def h_score(features: Tensor, labels: Tensor) -> float:
     Returns:
         0 where classes do not differ, and less than their number; higher is better.
     """
-    (fit,) = _standardised(features)
+    (fit,) = _standardise(features)
     classes = functional.one_hot(labels).double()
     counts = classes.sum(dim=0).clamp_min(1)
     means = (classes / counts).T @ fit
@@ -148,7 +148,7 @@ def _class_evidence(projected: Tensor, squares: Tensor, target: Tensor, width: i
     outside = float((target.square().sum() - inside.sum()).clamp_min(0))
     tiny = torch.finfo(torch.float64).tiny
 
-    def fitted(ratio: float) -> tuple[float, float]:
+    def fit_ridge(ratio: float) -> tuple[float, float]:
         """Squared weights and squared residuals of the ridge solution for alpha / beta."""
         shrunk = inside / (squares + ratio).square()
         return float((squares * shrunk).sum()), float(ratio**2 * shrunk.sum()) + outside
@@ -157,13 +157,13 @@ def _class_evidence(projected: Tensor, squares: Tensor, target: Tensor, width: i
     for _ in range(_ROUNDS):
         ratio = alpha / beta
         effective = float((squares / (squares + ratio)).sum())
-        weights, residual = fitted(ratio)
+        weights, residual = fit_ridge(ratio)
         alpha, beta = effective / max(weights, tiny), (count - effective) / max(residual, tiny)
         # Where the features explain nothing alpha has no bound, and where they explain all beta has none.
         alpha, beta = (min(max(value, 1e-9), 1e9) for value in (alpha, beta))
         if abs(alpha / beta - ratio) <= _CHANGE * ratio:
             break
-    weights, residual = fitted(alpha / beta)
+    weights, residual = fit_ridge(alpha / beta)
     determinant = float((alpha + beta * squares).log().sum()) + (width - len(squares)) * math.log(alpha)
     return (
         width * math.log(alpha)
@@ -200,7 +200,7 @@ def extract_features(
     return torch.cat(rows), torch.cat(labels)
 
 
-def _standardised(features: Tensor, *others: Tensor) -> list[Tensor]:
+def _standardise(features: Tensor, *others: Tensor) -> list[Tensor]:
     """Features, and others by the same numbers, with mean 0 and variance 1 in double precision."""
     mean, deviation = features.mean(dim=0), features.std(dim=0, unbiased=False).clamp_min(1e-6)
     return [(rows.double() - mean.double()) / deviation.double() for rows in (features, *others)]

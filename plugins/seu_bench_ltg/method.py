@@ -75,7 +75,7 @@ class LearnToGrow(Method):
         )
         search_weight_decay: NonNegativeFloat = Field(0.0003, description="weight decay of SGD in the search")
 
-        def searching(self, training: Schedule) -> Schedule:
+        def search_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the search's own epochs and weight decay."""
             epochs = self.search_epochs or training.epochs
             return training.model_copy(update={"epochs": epochs, "weight_decay": self.search_weight_decay})
@@ -143,7 +143,7 @@ class LearnToGrow(Method):
         memory = tuple(first_bytes + task * (first_bytes - head_bytes) for task in range(tasks))
 
         training = options.applied_to(context.protocol.training)
-        search, select = options.searching(training), options.restore == "best_valid"
+        search, select = options.search_schedule(training), options.restore == "best_valid"
         stages = []
         for index, each in enumerate(plan.tasks[1:], start=1):
             steps, batch = arch_batches(each.num_train, search)
@@ -177,7 +177,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
     state_attributes = ("mixture", "optimizer", "arch_optimizer", "best")
 
     def __init__(self, method: LearnToGrow, data: TaskData, mixture: Mixture) -> None:
-        self.schedule = method.options.searching(method.schedule)
+        self.schedule = method.options.search_schedule(method.schedule)
         seed = method.seed_for("search", data.index)
         super().__init__("search", data.index, self.schedule.epochs, seed, method.device)
         self.method = method

@@ -360,21 +360,21 @@ class Mixture(nn.Module):
         logits: Tensor = self.head(x)
         return logits
 
-    def mixed(self) -> list[MixedLayer]:
+    def mixed_layers(self) -> list[MixedLayer]:
         """The layers."""
         return cast(list[MixedLayer], list(self.layers))
 
     def penalty(self) -> Tensor:
         """The expected size of all layers' additions, a scalar."""
-        return torch.stack([layer.penalty() for layer in self.mixed()]).sum()
+        return torch.stack([layer.penalty() for layer in self.mixed_layers()]).sum()
 
     def decisions(self) -> tuple[Decision, ...]:
         """The best candidate of each layer."""
-        return tuple(layer.decision() for layer in self.mixed())
+        return tuple(layer.decision() for layer in self.mixed_layers())
 
     def architecture(self) -> list[nn.Parameter]:
         """The architecture weights of each layer."""
-        return [layer.architecture for layer in self.mixed()]
+        return [layer.architecture for layer in self.mixed_layers()]
 
     def weights(self) -> list[nn.Parameter]:
         """All other parameters: new units, new adapters, head."""

@@ -28,7 +28,7 @@ from seu_bench.training import (
     width_factor,
 )
 from seu_bench.utils import RandomState, derive_seed
-from seu_bench.utils.rehearsing import abridged
+from seu_bench.utils.rehearsing import abridge
 
 #: Steps in an epoch of the stage ``generator``, between two of which a run can be interrupted.
 STEPS: Final = 100
@@ -100,7 +100,7 @@ class ImageGenerator(nn.Module):
         self.low.copy_(torch.stack([x.amin(dim=(0, 2, 3)) for x in batches]).amin(dim=0)[:, None, None])
         self.high.copy_(torch.stack([x.amax(dim=(0, 2, 3)) for x in batches]).amax(dim=0)[:, None, None])
 
-    def scaled(self, images: Tensor) -> Tensor:
+    def to_unit_range(self, images: Tensor) -> Tensor:
         """Return images ``[N, C, H, W]`` as pixels in [0, 1]; what is beyond the range is brought into it."""
         span = (self.high - self.low).clamp_min(torch.finfo(images.dtype).tiny)
         return ((images - self.low) / span).clamp(0, 1)
@@ -229,9 +229,9 @@ class GeneratorStage(Stage[None]):
         steps = min(STEPS, self.iterations - self.epoch * STEPS)
         total = torch.zeros((), device=self.device)
         with RepeatedBatches() as repeated:
-            for _ in abridged([1] * steps):
+            for _ in abridge([1] * steps):
                 repeated.begin()
-                loss, passes = self.step(self.generator.scaled(next(batches)))
+                loss, passes = self.step(self.generator.to_unit_range(next(batches)))
                 total += loss
                 repeated.end(passes)
                 self.count_images(passes)

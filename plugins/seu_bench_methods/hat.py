@@ -30,7 +30,7 @@ def scale_of(batch: int, batches: int, largest: float) -> float:
     return smallest + (largest - smallest) * batch / max(1, batches - 1)
 
 
-def compensated(gradient: Tensor, embedding: Tensor, scale: float, largest: float) -> Tensor:
+def compensate_gradient(gradient: Tensor, embedding: Tensor, scale: float, largest: float) -> Tensor:
     """The gradient of an embedding as if the gate were ``sigmoid(e)``, times ``largest`` (section 2.5).
 
     A steep gate has hardly any gradient, and a flat one little: the slope of ``sigmoid(s e)`` is divided out.
@@ -47,7 +47,7 @@ def used_anew(gates: Sequence[Tensor], used: Sequence[Tensor]) -> Tensor:
     return taken / total.clamp(min=torch.finfo(total.dtype).tiny)
 
 
-def passing(used: Tensor, inputs: Tensor | None, shape: Sequence[int], spread: int = 1) -> Tensor:
+def gradient_mask(used: Tensor, inputs: Tensor | None, shape: Sequence[int], spread: int = 1) -> Tensor:
     """What the gradient of a layer's weight is multiplied by, so that earlier tasks keep what they compute (2.3).
 
     Args:
@@ -195,9 +195,9 @@ class Hat(Method):
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training alone, in which units of earlier tasks are protected."""
-        return [Phase(lambda: self._begin_training(task), lambda _: self._learned(task.index))]
+        return [Phase(lambda: self._begin_training(task), lambda _: self._finish_task(task.index))]
 
-    def _learned(self, task: int) -> None:
+    def _finish_task(self, task: int) -> None:
         self._protection = None
         if task not in self.learned_tasks:
             self.learned_tasks = (*self.learned_tasks, task)
@@ -212,7 +212,7 @@ class Hat(Method):
         factors: list[tuple[Tensor, Tensor]] = []
         for layer, gates, inputs in zip(layers, used, (None, *used[:-1]), strict=True):
             weight, bias = layer.weighted.weight, layer.weighted.bias
-            factors.append((weight, passing(gates, inputs, weight.shape, layer.spread)))
+            factors.append((weight, gradient_mask(gates, inputs, weight.shape, layer.spread)))
             if bias is not None:
                 factors.append((bias, 1 - gates))
         return Protection(task, used, factors if earlier else ())
@@ -239,7 +239,9 @@ class Hat(Method):
         embeddings = self.model.embeddings_of(self._protection.task)
         for embedding in embeddings:
             if embedding.grad is not None:
-                embedding.grad = compensated(embedding.grad, embedding.detach(), self.model.scale, self.model.s_max)
+                embedding.grad = compensate_gradient(
+                    embedding.grad, embedding.detach(), self.model.scale, self.model.s_max
+                )
         super().optimizer_step()
         with torch.no_grad():
             for embedding in embeddings:

@@ -122,7 +122,7 @@ class Icarl(Method):
         means: Tensor = self.network.get_buffer("means")
         with self.measuring(), torch.no_grad():
             self.memory.add_images(task.train, lambda images: self.by_batch(self.features, images))
-            known = self.memory.everything()
+            known = self.memory.all_images()
             versions = [known.x, known.x.flip(dims=(3,))] if self.options.mirror else [known.x]
             features = [self.by_batch(self.features, images) for images in versions]
             for label in known.y.unique():

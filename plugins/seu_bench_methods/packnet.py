@@ -121,7 +121,7 @@ class PackedModel(MultiHeadModel):
         parameters = dict(self.backbone.named_parameters())
         return [parameters[name] for name in self.names]
 
-    def kept(self, first: int, last: int) -> list[Tensor]:
+    def kept_weights(self, first: int, last: int) -> list[Tensor]:
         """The weights that some tasks keep, together."""
         packed = reduce(torch.bitwise_or, self.masks[first : last + 1], self.masks.new_zeros(self.masks.shape[1]))
         shapes = [weight.shape for weight in self.weights()]
@@ -130,7 +130,7 @@ class PackedModel(MultiHeadModel):
 
     def free(self) -> list[Tensor]:
         """The weights that no task keeps; bool, of each layer's shape."""
-        return [~taken for taken in self.kept(0, len(self.masks) - 1)]
+        return [~taken for taken in self.kept_weights(0, len(self.masks) - 1)]
 
     def begin(self, task: int) -> None:
         """Compute ``task`` with all weights as they are, until :meth:`finish`.
@@ -171,15 +171,15 @@ class PackedModel(MultiHeadModel):
         if task_label == self.learning:
             features = self.backbone(x)
         elif 0 <= task_label < len(self.masks):
-            features = functional_call(self.backbone, self.masked(task_label), (x,))
+            features = functional_call(self.backbone, self.masked_weights(task_label), (x,))
         else:
             raise not_learned(task_label, "weights")
         logits: Tensor = self.heads[task_label](features)
         return logits
 
-    def masked(self, task: int) -> dict[str, Tensor]:
+    def masked_weights(self, task: int) -> dict[str, Tensor]:
         """The weights that a learned task computes with, by name: others are 0."""
-        chosen = zip(self.names, self.weights(), self.kept(0, task), strict=True)
+        chosen = zip(self.names, self.weights(), self.kept_weights(0, task), strict=True)
         return {name: torch.where(kept, weight, 0.0) for name, weight, kept in chosen}
 
     def task_module(self, task: int) -> nn.Module:
@@ -190,7 +190,7 @@ class PackedModel(MultiHeadModel):
         """A copy whose other weights are 0, which computes the task without masks."""
         copied = deepcopy(self)
         with torch.no_grad():
-            for weight, masked in zip(copied.weights(), self.masked(task).values(), strict=True):
+            for weight, masked in zip(copied.weights(), self.masked_weights(task).values(), strict=True):
                 weight.copy_(masked)
         copied.learning = task
         return copied
@@ -255,7 +255,7 @@ class PackNet(Method):
             0.1, description="first learning rate of retraining, as a multiple of that of training (published code: .1)"
         )
 
-        def retraining(self, training: Schedule) -> Schedule:
+        def retraining_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the epochs and the learning rate of retraining."""
             rate = self.retrain_rate * training.learning_rate
             return training.model_copy(
@@ -281,9 +281,9 @@ class PackNet(Method):
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training of all free weights, choice of those that the task keeps, and training of these alone."""
         return [
-            Phase(lambda: self._training(task)),
+            Phase(lambda: self._pruned_stage(task)),
             self.step("pruning", task, self._prune),
-            Phase(lambda: self._retraining(task), lambda _: self._finish()),
+            Phase(lambda: self._retraining_stage(task), lambda _: self._finish()),
         ]
 
     def optimizer_step(self) -> None:
@@ -292,15 +292,15 @@ class PackNet(Method):
         super().optimizer_step()
         self._held.put_back()
 
-    def _training(self, task: TaskData) -> TrainingStage:
+    def _pruned_stage(self, task: TaskData) -> TrainingStage:
         self.model.begin(task.index)
         self._held = Held(self.model.weights(), self.model.free())
         return self.training_stage(task)
 
-    def _retraining(self, task: TaskData) -> TrainingStage:
+    def _retraining_stage(self, task: TaskData) -> TrainingStage:
         self.model.begin(task.index)
-        self._held = Held(self.model.weights(), self.model.kept(task.index, task.index))
-        return TrainingStage(self, task, "retraining", self.options.retraining(self.schedule))
+        self._held = Held(self.model.weights(), self.model.kept_weights(task.index, task.index))
+        return TrainingStage(self, task, "retraining", self.options.retraining_schedule(self.schedule))
 
     def _prune(self, _task: TaskData) -> None:
         fraction, pairs = self.options.prune_fraction, zip(self.model.weights(), self.model.free(), strict=True)

@@ -34,7 +34,7 @@ from seu_bench.training import (
     width_factor,
 )
 from seu_bench_kit import AlexNetShape
-from seu_bench_kit.costing import priced, task_flops, task_macs, training_passes
+from seu_bench_kit.costing import price_stages, task_flops, task_macs, training_passes
 
 #: Depths of the first linear layer, which is given the flattened output of the last convolution, and of the head. Below
 #: are three convolutions; the input of the layer at depth d is what the lateral at depth d reads of earlier columns.
@@ -266,5 +266,5 @@ class Pnn(Method):
         params, memory = (tuple(accumulate(map(count, network.columns))) for count in (count_parameters, state_bytes))
         macs, schedule = task_macs(network, plan), options.applied_to(context.protocol.training)
         stages = training_passes(plan, schedule, validate=options.restore == "best_valid")
-        stages = priced(stages, task_flops(network, plan))
+        stages = price_stages(stages, task_flops(network, plan))
         return Cost(params, params, macs, macs, (*stages, *evaluation_passes(plan)), memory, memory)

@@ -15,7 +15,7 @@ from pydantic import Field
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin import LoggedRun, LoggedValues, LoggerFactory
-from seu_bench.plugin.registration import LazyFactory, offered
+from seu_bench.plugin.registration import LazyFactory, offer
 
 if TYPE_CHECKING:
     from seu_bench.plugin import Register
@@ -117,4 +117,4 @@ def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``mlflow``; SQLAlchemy and Alembic are what MLflow keeps its local database with."""
     summary = "runs in MLflow, by default in a local database"
     factory = LazyFactory(summary, options=MlflowOptions, build=MlflowLogger, is_remote=_is_remote)
-    register("mlflow", offered(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))
+    register("mlflow", offer(factory, "mlflow", "mlflow", "sqlalchemy", "alembic"))

@@ -166,12 +166,12 @@ class PathSearch(TrainingStage):
             self.model.eval()
             forward = partial(self.model.forward_single_task, task_label=self.task)
             accuracy, loss = evaluate(forward, self.data.valid, self.strategy.eval_mb_size, self.count_images)
-            self.rewarded(accuracy, self.data.valid)
+            self.note_reward(accuracy, self.data.valid)
             if self.tournament.offer(turn.contender, loss):
                 self.best.keep()
             return
         accuracy = report.accuracy or 0.0
-        self.rewarded(accuracy, self.data.train)
+        self.note_reward(accuracy, self.data.train)
         self.errors = (*self.errors, 1 - accuracy)
         if turn.ends:
             self.tournament.offer(turn.contender, sum(self.errors) / len(self.errors))

@@ -33,7 +33,7 @@ def drawn_path(layers: int, modules: int, active: int) -> Path:
     return tuple(tuple(torch.randperm(modules)[:active].tolist()) for _ in range(layers))
 
 
-def mutated(path: Path, modules: int) -> Path:
+def mutate(path: Path, modules: int) -> Path:
     """Move each index with probability 1 / (N L) by -2, -1, 0, 1 or 2, modulo the number of modules."""
     indices = torch.tensor(path)
     moves = torch.rand(indices.shape) < 1 / indices.numel()
@@ -108,8 +108,8 @@ class Tournament:
         return True
 
     def breed(self, modules: int) -> None:
-        """End a generation: the champion's path, :func:`mutated`, overwrites the other."""
-        self.paths[1 - self.champion] = mutated(self.paths[self.champion], modules)
+        """End a generation: the champion's path, :func:`mutate`, overwrites the other."""
+        self.paths[1 - self.champion] = mutate(self.paths[self.champion], modules)
 
     def forget(self) -> None:
         """Let the next generation decide by its own losses alone."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin.executors import Executor, ExecutorFactory
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import offer
 from seu_bench_ray.options import RayOptions
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ class RayFactory:
 @hookimpl
 def register_executors(register: Register[ExecutorFactory]) -> None:
     """Offer ``ray``."""
-    register("ray", offered(RayFactory(), "ray", "ray"))
+    register("ray", offer(RayFactory(), "ray", "ray"))

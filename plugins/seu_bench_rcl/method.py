@@ -82,7 +82,7 @@ class ReinforcedGrowth(GrowingMethod):
             "keep", description="the best trial's weights are kept (published code), or trained on"
         )
 
-        def trying(self, training: Schedule) -> Schedule:
+        def trial_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the epochs of a trial."""
             return training.model_copy(update={"epochs": self.trial_epochs or training.epochs})
 
@@ -126,7 +126,7 @@ class ReinforcedGrowth(GrowingMethod):
     def describe(self) -> dict[str, Any]:
         """The units that each learned task added to each layer."""
         tasks = range(len(self.model.heads))
-        return {"choices": tuple(tuple(f"new {units}" for units in self.model.added(task)) for task in tasks)}
+        return {"choices": tuple(tuple(f"new {units}" for units in self.model.added_units(task)) for task in tasks)}
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
@@ -134,7 +134,7 @@ class ReinforcedGrowth(GrowingMethod):
         options, plan = context.options, context.plan
         training, select = options.applied_to(context.protocol.training), options.restore == "best_valid"
         trained = training_passes(plan, training, validate=select)
-        stages, epochs = trained[:1] if options.finish == "keep" else trained, options.trying(training).epochs
+        stages, epochs = trained[:1] if options.finish == "keep" else trained, options.trial_schedule(training).epochs
         for index, task in enumerate(plan.tasks[1:], start=1):
             count, valid = task.num_train, task.num_valid
             # Without validation images either half of the training images has a part.
@@ -165,7 +165,7 @@ class Trial:
         self.network.grow(self.units, method.device)
         self.trained: nn.Module = self.network.trainable_module(self.task)
         self.parameters = list(self.trained.parameters())
-        self.optimizer = make_sgd(self.parameters, method.options.trying(method.schedule))
+        self.optimizer = make_sgd(self.parameters, method.options.trial_schedule(method.schedule))
         self.best = BestWeights(self.trained)
         #: Of the weights that it would end with now.
         self.accuracy: float | None = None
@@ -203,7 +203,7 @@ class GrowthSearch(Stage[Growth]):
 
     def __init__(self, method: ReinforcedGrowth, data: TaskData) -> None:
         self.options = method.options
-        self.schedule = self.options.trying(method.schedule)
+        self.schedule = self.options.trial_schedule(method.schedule)
         seed, epochs = method.seed_for("search", data.index), self.options.trials * self.schedule.epochs
         super().__init__("search", data.index, epochs, seed, method.device)
         self.method = method
@@ -277,7 +277,7 @@ class GrowthSearch(Stage[Growth]):
         """Learn from the reward of a trial, and keep it if it is the best."""
         trial.best.restore()
         accuracy = trial.accuracy or 0.0
-        self.rewarded(accuracy, self.score_images)
+        self.note_reward(accuracy, self.score_images)
         reward = accuracy - self.options.unit_penalty * sum(trial.units)
         if self.best is None or reward > self.best.reward:
             self.best = Growth(trial.units, reward, trial.trained.state_dict())

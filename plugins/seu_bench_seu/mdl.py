@@ -43,7 +43,7 @@ def reward_minus_penalty(accuracy: Vector, epochs: Vector) -> Vector:
     return rewards - penalties
 
 
-def updated(
+def update_probabilities(
     probabilities: Vector,
     accuracy: Vector,
     epochs: Vector,
@@ -106,7 +106,7 @@ class MultinomialTables:
         for place, candidate in enumerate(sampled):
             self.accuracy[place][candidate] = accuracy
             self.epochs[place][candidate] += 1
-            self.probabilities[place] = updated(
+            self.probabilities[place] = update_probabilities(
                 self.probabilities[place],
                 self.accuracy[place],
                 self.epochs[place],
@@ -195,7 +195,7 @@ class MdlSearch(MultinomialStage[Genotype]):
         """The proxy network with the sampled operations."""
         # With one cell type the same rows serve both kinds of cell.
         sample: Sample = (sampled[: len(EDGES)], sampled[-len(EDGES) :])
-        return self.network.sampled(sample)
+        return self.network.sample_function(sample)
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""

@@ -87,7 +87,7 @@ class Seu(Method):
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
-        training = Phase(lambda: self._training(task), lambda _: self.model.freeze())
+        training = Phase(lambda: self._training_stage(task), lambda _: self.model.freeze())
         phases = [creation, training] if task.index > 0 else [training]
         if self._genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
@@ -135,7 +135,7 @@ class Seu(Method):
         self.model.keep(task.index, path)
         self.chosen[task.index] = self.model.paths[task.index]
 
-    def _training(self, task: TaskData) -> TrainingStage:
+    def _training_stage(self, task: TaskData) -> TrainingStage:
         if not self.options.warm_start:
             with self.drawing("renew", task):
                 self.model.renew(task.index)

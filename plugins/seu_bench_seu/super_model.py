@@ -122,7 +122,7 @@ class SuperModel(UnitModel):
 
     def frozen_state(self) -> dict[str, str]:
         """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
-        return {name: _checksum(tensor) for name, tensor in self._frozen()}
+        return {name: _checksum(tensor) for name, tensor in self._frozen_tensors()}
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
@@ -219,7 +219,7 @@ class SuperModel(UnitModel):
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
 
-    def _frozen(self) -> Iterator[tuple[str, Tensor]]:
+    def _frozen_tensors(self) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
             if unit.frozen:
                 for name, tensor in unit.state_dict().items():

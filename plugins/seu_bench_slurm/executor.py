@@ -110,7 +110,7 @@ class SlurmExecutor:
         """Return events; jobs that were lost are submitted again."""
         until = time.monotonic() + seconds
         while True:
-            events = [event for sent in list(self._sent.values()) if sent.has_begun for event in self._ended(sent)]
+            events = [event for sent in list(self._sent.values()) if sent.has_begun for event in self._poll_end(sent)]
             if time.monotonic() - self._asked >= _ASK and self._sent:
                 self._asked = time.monotonic()
                 events += self._look(_living_jobs())
@@ -129,7 +129,7 @@ class SlurmExecutor:
         """Detach from the jobs, which continue; the next driver takes them up."""
         self._sent.clear()
 
-    def _ended(self, sent: _Submitted) -> list[Event]:
+    def _poll_end(self, sent: _Submitted) -> list[Event]:
         """Return how a job ended, if it did; one that Slurm interrupts is queued again, or missed later."""
         ended = _result(sent)
         if ended is None or ended.status == "interrupted":
@@ -148,7 +148,7 @@ class SlurmExecutor:
                 if living[sent.slurm_job] and not sent.has_begun:
                     sent.has_begun = True
                     events.append(Started(run_id=run_id, where=living[sent.slurm_job]))
-            elif ended := self._ended(sent):
+            elif ended := self._poll_end(sent):
                 events += ended
             elif sent.missed is None:
                 sent.missed = now

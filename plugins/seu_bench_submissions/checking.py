@@ -84,7 +84,7 @@ def check_submissions(folder: Path, metrics: Mapping[str, Metric] = METRICS, *, 
     for run_id, name in owners.items():
         submitted = checked.manifests[name].runs[run_id]
         checked.refuse(name, run_id, *_check_run(checked, name, runs_folder(folder) / run_id, submitted, metrics))
-    for path in _listed(runs_folder(folder)):
+    for path in _list_files(runs_folder(folder)):
         if path.name not in owners:
             checked.refuse("", path.name, "belongs to no submission: submit it, or remove it")
     if os.path.lexists(folder / PACKED_NAME):
@@ -153,7 +153,7 @@ def _check_run(
     if folder.is_symlink() or not folder.is_dir():
         yield "has no folder in runs"
         return
-    files = {path.name for path in _listed(folder)}
+    files = {path.name for path in _list_files(folder)}
     yield from (f"holds {file}, which is no part of a submission" for file in files - {RECORD_NAME, MODEL_NAME})
     try:
         text = read_file(folder / RECORD_NAME, LARGEST).decode("utf-8")
@@ -186,7 +186,7 @@ def _check_run(
         checked.models[folder.name] = tensors
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """What is in a folder, without hidden files: nothing reads them, and an interrupted write leaves such."""
     return [path for path in list_folder(folder) if not path.name.startswith(".")]
 

@@ -19,7 +19,7 @@ from seu_bench.cli.options import format_option, known_metrics, print_as, reques
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.config.commands import command
-from seu_bench.config.toml_file import toml_text, validated
+from seu_bench.config.toml_file import toml_text, validate_document
 from seu_bench.errors import ExitStatus, ResultsError, SeuBenchError
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.metric import Metric
@@ -141,7 +141,7 @@ def submit_runs(
             elif other == name:
                 raise before
         document = {**about, "runs": known | runs}
-        manifest = validated(Manifest, document, "the submission", GUIDE, faults=find_harmful_texts(about))
+        manifest = validate_document(Manifest, document, "the submission", GUIDE, faults=find_harmful_texts(about))
         _refuse_other_submitters(others, name, manifest, folder)
         refuse_links(folder, *(record_path(folder, run_id).parent for run_id in texts))
         for run_id, text in texts.items():

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from seu_bench.config.options import Frozen
-from seu_bench.config.toml_file import validated
+from seu_bench.config.toml_file import validate_document
 from seu_bench.errors import ResultsError, SeuBenchError, SpecError
 from seu_bench.results.record import FileName, Record, runs_folder
 from seu_bench.results.record_files import record_in
@@ -77,7 +77,10 @@ def read_manifests(folder: Path) -> Iterator[tuple[str, Manifest | SpecError]]:
                 what = "this is no manifest: its name must be of a-z, 0-9 and -, and end with .toml"
                 raise SpecError(what, where=str(path), remedy="remove it, or rename it")
             document = tomllib.loads(read_file(path, _LARGEST).decode("utf-8"))
-            yield path.stem, validated(Manifest, document, "the submission", GUIDE, path, find_harmful_texts(document))
+            yield (
+                path.stem,
+                validate_document(Manifest, document, "the submission", GUIDE, path, find_harmful_texts(document)),
+            )
         except SpecError as error:
             yield path.stem, error
         except (OSError, ValueError, RecursionError) as error:

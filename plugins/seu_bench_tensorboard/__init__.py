@@ -10,7 +10,7 @@ from pydantic import Field
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin import LoggedRun, LoggedValues, LoggerFactory
-from seu_bench.plugin.registration import LazyFactory, offered
+from seu_bench.plugin.registration import LazyFactory, offer
 from seu_bench.utils import escape_markdown
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ class TensorBoardLogger:
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``tensorboard``: ``tensorboard --logdir results/logs/tensorboard`` shows its files."""
     factory = LazyFactory("event files for TensorBoard", options=TensorBoardOptions, build=TensorBoardLogger)
-    register("tensorboard", offered(factory, "tensorboard", "tensorboard"))
+    register("tensorboard", offer(factory, "tensorboard", "tensorboard"))

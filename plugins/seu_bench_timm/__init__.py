@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
 from seu_bench.errors import RequestError
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import offer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,4 +57,4 @@ class Timm:
 @hookimpl
 def register_backbones(register: Register[BackboneFactory | Unavailable]) -> None:
     """Offer them under ``timm``, where timm is installed."""
-    register("timm", offered(Timm(), "timm", "timm"))
+    register("timm", offer(Timm(), "timm", "timm"))

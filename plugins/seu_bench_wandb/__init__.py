@@ -14,7 +14,7 @@ from pydantic import Field
 from seu_bench import hookimpl
 from seu_bench.config import Options
 from seu_bench.plugin import LoggedRun, LoggedValues, LoggerFactory
-from seu_bench.plugin.registration import LazyFactory, offered
+from seu_bench.plugin.registration import LazyFactory, offer
 from seu_bench.utils import write_atomic
 
 if TYPE_CHECKING:
@@ -106,4 +106,4 @@ class WandbLogger:
 def register_loggers(register: Register[LoggerFactory]) -> None:
     """Offer ``wandb``."""
     factory = LazyFactory("runs for Weights & Biases, by default offline", options=WandbOptions, build=WandbLogger)
-    register("wandb", offered(factory, "wandb", "wandb"))
+    register("wandb", offer(factory, "wandb", "wandb"))

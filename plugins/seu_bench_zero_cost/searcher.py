@@ -121,7 +121,7 @@ class ZeroCostSearch(Stage[Genotype]):
 
     def result(self) -> Genotype:
         """The genotype of the best score, or of the best sum of ranks; of equal ones the first drawn."""
-        totals = [sum(ranks) for ranks in zip(*(ranked(scores) for scores in self.scores.values()), strict=True)]
+        totals = [sum(ranks) for ranks in zip(*(rank_scores(scores) for scores in self.scores.values()), strict=True)]
         return Genotype.from_dict(self.genotypes[totals.index(max(totals))])
 
     def _keep(self, name: str, score: float) -> None:
@@ -130,6 +130,6 @@ class ZeroCostSearch(Stage[Genotype]):
         self.scores[name].append(score)
 
 
-def ranked(scores: Sequence[float]) -> list[int]:
+def rank_scores(scores: Sequence[float]) -> list[int]:
     """For each score the number of scores below it: 0 for the worst, equal for equal ones."""
     return [sum(other < score for other in scores) for score in scores]

@@ -74,19 +74,19 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    def between(name: str, task: int | None = None) -> str:
+    def format_range(name: str, task: int | None = None) -> str:
         least, most = (found if task is None else found[task] for found in (document[f"{name}_min"], document[name]))
         return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
     yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
     for task, name in enumerate(document["tasks"]):
         masks = f" and {document['mask_bits'][task]:,} bits of masks" if document["mask_bits"] else ""
-        kept = f"; {between('memory_bytes', task)} bytes kept" if document["memory_bytes"] else ""
-        sizes = f"{between('params_total', task)} parameters{masks}; {between('macs', task)}"
+        kept = f"; {format_range('memory_bytes', task)} bytes kept" if document["memory_bytes"] else ""
+        sizes = f"{format_range('params_total', task)} parameters{masks}; {format_range('macs', task)}"
         yield f"  after task {task} ({name}): {sizes} multiply-accumulates per image{kept}"
     for name, sums in document["stages"].items():
         yield f"  {name}: {sums['train']:,} image passes to train, {sums['evaluate']:,} to evaluate"
-    flops = f", {between('train_flops')} operations" if document["train_flops"] is not None else ""
+    flops = f", {format_range('train_flops')} operations" if document["train_flops"] is not None else ""
     yield f"  together {document['image_passes']:,} image passes to learn{flops}"
     if document["seconds"] is not None:
         yield f"  about {format_seconds(document['seconds'])} on this machine"

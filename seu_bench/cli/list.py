@@ -173,7 +173,7 @@ def data(context: click.Context, data_root: Path | None, form: str) -> None:
         return
     known = {name: (entry.factory, entry.summary) for name, entry in Registry().datasets.items()}
     rows: list[dict[str, Any]] = []
-    for name, (source, summary) in bars.tracked(known.items(), "checking data sets"):
+    for name, (source, summary) in bars.track(known.items(), "checking data sets"):
         row: dict[str, Any] = {"name": name, "where": None, "bytes": None, "summary": summary}
         try:
             state = source.state(data_root)

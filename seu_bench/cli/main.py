@@ -22,7 +22,7 @@ from seu_bench.cli.verbosity import verbosity_options
 from seu_bench.errors import ExitStatus, Interruption, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyCommand
-from seu_bench.plugin.registry import PACKAGE, Entry, Kind, broken, collect, installed_points, load_plugins
+from seu_bench.plugin.registry import PACKAGE, Entry, Kind, broken_plugin_error, collect, installed_points, load_plugins
 from seu_bench.utils import progress as bars
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, keep_freed_memory, shortage
 from seu_bench.utils.startup import defer_imports
@@ -138,7 +138,7 @@ def _failures_of(entry: Entry[CommandFactory]) -> Iterator[None]:
         raise
     except Exception as error:
         owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
-        raise broken(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
+        raise broken_plugin_error(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
 
 
 @verbosity_options
@@ -176,7 +176,7 @@ def main() -> None:
 
 def _status_of(command: click.Command) -> tuple[int, str]:
     try:
-        with bars.shown():
+        with bars.show_progress():
             status = command.main(prog_name="seu-bench", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # or Python would do so after us, and end in a traceback where it cannot

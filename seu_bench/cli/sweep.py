@@ -234,7 +234,7 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
 
     stop = StopRequest(grace=GRACE)
     with stop.on_signals():
-        result = run_tuning(registry, spec, _shown, stop, dry_run=dry_run)
+        result = run_tuning(registry, spec, _display, stop, dry_run=dry_run)
     if dry_run:
         return
     last = result.sweeps[-1]
@@ -252,7 +252,7 @@ def tune(dimensions: tuple[str, ...], assignments: tuple[str, ...], dry_run: boo
 
 
 @contextlib.contextmanager
-def _shown(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
+def _display(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.cli.tables import PLAIN_WIDTH
     from seu_bench.utils.progress import watching_console

@@ -35,20 +35,20 @@ def _keep_verbosity(context: click.Context, option: click.Parameter, given: bool
     if context.meta.setdefault(_VERBOSITY, option.name) != option.name:
         raise click.UsageError("--quiet and --verbose exclude each other", context)
     if option.name == "quiet":
-        context.with_resource(bars.hidden())
+        context.with_resource(bars.hide_progress())
 
 
 def is_quiet() -> bool:
     """Whether errors and the last result are all that is wanted of the command that runs now."""
-    return _asked("quiet")
+    return _is_given("quiet")
 
 
 def is_verbose() -> bool:
     """Whether everything is wanted."""
-    return _asked("verbose")
+    return _is_given("verbose")
 
 
-def _asked(name: str) -> bool:
+def _is_given(name: str) -> bool:
     context = click.get_current_context(silent=True)
     return context is not None and context.meta.get(_VERBOSITY) == name
 

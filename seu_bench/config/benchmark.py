@@ -14,8 +14,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, did_you_mean
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, titled
-from seu_bench.config.toml_file import OwnPath, read_toml, validated
+from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, title_of
+from seu_bench.config.toml_file import OwnPath, read_toml, validate_document
 
 #: The page that describes benchmark files.
 _GUIDE: Final = "docs/reference/benchmarks.md"
@@ -82,7 +82,7 @@ class BenchmarkSpec(Frozen):
     @property
     def title(self) -> str:
         """Its name, with the scenario where that is neither ``task`` nor in the name."""
-        return titled(self.name, self.stream.scenario)
+        return title_of(self.name, self.stream.scenario)
 
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
@@ -167,29 +167,29 @@ class BenchmarkFile:
         document, given = self._document(), overrides or {}
         faults: list[str] = []
         # What is asked for takes the place of what is there.
-        replaced = {"stream.groups": ("classes_per_task", "first"), "stream.classes_per_task": ("groups",)}
-        for other in (it for key in given for it in replaced.get(key, ()) if f"stream.{it}" not in given):
-            if isinstance(stream := document.get("stream"), dict):
+        asked, sizes = {key.removeprefix("stream.") for key in given}, {"classes_per_task", "then", "groups"}
+        if asked & sizes and isinstance(stream := document.get("stream"), dict):
+            for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
                 stream.pop(other, None)
         for key, value in given.items():
             _replace(document, key, value, faults)
         own = document.get("protocols", {})
         if isinstance(own, dict):
-            document["protocols"] = merged(STANDARD_PROTOCOLS, own)
+            document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
         options = {key: f"option benchmark.{key}" for key in given}
-        return validated(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults, options)
+        return validate_document(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults, options)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
         return read_toml(self.path, "benchmark", _GUIDE, remedy)
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with ``over`` laid over it, tables merged key by key; neither is changed."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
-        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        result[key] = merge_tables(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return result
 
 

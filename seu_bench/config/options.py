@@ -104,11 +104,11 @@ def split_by_prefix(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return parts
 
 
-def flattened(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_options(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield options by dotted key: ``{"searcher": {"alpha": 1}}`` has ``searcher.alpha``."""
     for key, value in options.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{key}.")
+            yield from flatten_options(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from seu_bench.config.benchmark import BenchmarkSpec
-from seu_bench.config.options import Frozen, flattened, format_errors
+from seu_bench.config.options import Frozen, flatten_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.tuned import Place
 from seu_bench.errors import OptionError
@@ -78,8 +78,9 @@ Paths: TypeAlias = Annotated[
 ]
 _AS_TEXT: Final = BeforeValidator(lambda value: str(value) if isinstance(value, Path) else value)
 OptionValues: TypeAlias = Annotated[
-    dict[str, Any], BeforeValidator(lambda value: dict(flattened(value)) if isinstance(value, Mapping) else value)
+    dict[str, Any], BeforeValidator(lambda value: dict(flatten_options(value)) if isinstance(value, Mapping) else value)
 ]
+_OR_NONE: Final = BeforeValidator(lambda value: {} if value is None else value)
 
 
 #: What can be matched: parameters stored at the end, operations of learning, image passes of learning.
@@ -193,7 +194,7 @@ class ExecutionFields(Frozen):
     log: Annotated[Names, CommandLine(metavar="NAME[,NAME]")] = Field(
         (), description="Loggers that also write the run down (seu-bench list loggers); may be repeated."
     )
-    log_options: Annotated[OptionValues, CommandLine(("--log-option",), "NAME.KEY=VALUE")] = Field(
+    log_options: Annotated[OptionValues, _OR_NONE, CommandLine(("--log-option",), "NAME.KEY=VALUE")] = Field(
         default_factory=dict, description="An option of a logger; may be repeated."
     )
 
@@ -222,7 +223,7 @@ class Request(ResultFields, ExecutionFields):
     creator: str | None = Field(None, description="Task-model creator [default: the strategy's].")
     protocol: str | None = Field(None, description="Schedule and sizes [default: the benchmark's].")
     seed: WholeNumber = Field(0, ge=0, le=2**32 - 1, description="Random seed.")
-    options: Annotated[dict[str, Any], CommandLine(("-o", "--option"), "KEY=VALUE")] = Field(
+    options: Annotated[dict[str, Any], _OR_NONE, CommandLine(("-o", "--option"), "KEY=VALUE")] = Field(
         default_factory=dict,
         description="Option of the strategy, or searcher., creator., benchmark.KEY; may be repeated.",
     )
@@ -242,7 +243,7 @@ class Request(ResultFields, ExecutionFields):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explained(cls, values: Any, validate: ModelWrapValidatorHandler[Request]) -> Request:
+    def _explain_errors(cls, values: Any, validate: ModelWrapValidatorHandler[Request]) -> Request:
         try:
             return validate(values)
         except ValidationError as error:

@@ -96,13 +96,13 @@ Scenario: TypeAlias = Literal["task", "class", "domain"]
 SCENARIOS: Final[tuple[Scenario, ...]] = ("task", "class", "domain")
 
 
-def titled(name: str, scenario: Scenario) -> str:
+def title_of(name: str, scenario: Scenario) -> str:
     """The name of a benchmark in a scenario, with the scenario where that is neither ``task`` nor in the name."""
     is_told = scenario == "task" or name.endswith(f"_{scenario}")
     return name if is_told else f"{name}-{scenario}"
 
 
-def _repeated(labels: tuple[int | str, ...]) -> str:
+def _find_repeats(labels: tuple[int | str, ...]) -> str:
     return ", ".join(repr(label) for label, count in Counter(labels).items() if count > 1)
 
 
@@ -142,7 +142,7 @@ class ClassSplit(Stream):
         if not self.groups or not all(self.groups):
             raise ValueError("each group needs a class at least")
         for group in self.groups:
-            if twice := _repeated(group):
+            if twice := _find_repeats(group):
                 raise ValueError(f"a group has each class once, but {twice} is in one twice")
         return self
 
@@ -179,7 +179,7 @@ class DatasetTask(Identified):
     def _check_choice(self) -> Self:
         if sum(map(bool, (self.labels, self.draw_classes, self.classes or self.label_offset))) > 1:
             raise ValueError("give one of labels, draw_classes, and classes with label_offset")
-        if twice := _repeated(self.labels or ()):
+        if twice := _find_repeats(self.labels or ()):
             raise ValueError(f"a task has each class once, but {twice} is there twice")
         if (self.train_per_class is None) != (self.valid_per_class is None):
             raise ValueError("give both train_per_class and valid_per_class, or none of them")

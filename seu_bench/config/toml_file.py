@@ -46,7 +46,7 @@ def read_toml(file: Path, kind: str, guide: str, if_missing: str = "check the pa
         raise SpecError(f"the {kind} file is not TOML: {error}", where=str(file), remedy=remedy) from error
 
 
-def validated(
+def validate_document(
     model: type[ModelT],
     document: Mapping[str, Any],
     what: str,

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt
 
 from seu_bench.config.options import Frozen
 from seu_bench.config.streams import Scenario
-from seu_bench.config.toml_file import read_toml, toml_text, validated
+from seu_bench.config.toml_file import read_toml, toml_text, validate_document
 from seu_bench.errors import RequestError, SpecError
 from seu_bench.utils.files import write_atomic
 
@@ -139,7 +139,7 @@ class TunedFile(Frozen):
             SpecError: it is missing or no tuned file, or was changed after it was written.
         """
         remedy = f"make it again with seu-bench tune; {_GUIDE} describes it"
-        file = validated(cls, read_toml(path, "tuned", _GUIDE, remedy), "the tuned file", _GUIDE, path)
+        file = validate_document(cls, read_toml(path, "tuned", _GUIDE, remedy), "the tuned file", _GUIDE, path)
         if file.content_sha256 != file.sha256:
             what = "the tuned file was changed after it was written: its content does not have its SHA-256"
             raise SpecError(what, where=str(path), remedy=f"to change a value give it with -o; otherwise {remedy}")

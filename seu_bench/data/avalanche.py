@@ -21,7 +21,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from seu_bench.data.images import TaskImages, batch_bounds
 from seu_bench.errors import RunError
-from seu_bench.utils.rehearsing import abridged
+from seu_bench.utils.rehearsing import abridge
 
 
 class _Rows(Dataset[tuple[Tensor, Tensor]]):
@@ -165,7 +165,7 @@ class MixedBatches:
     def __iter__(self) -> Iterator[list[Tensor]]:
         order = torch.randperm(sum(map(len, self.tables)))
         bounds = self._bounds
-        for turn in abridged([stop - start for start, stop in bounds]):
+        for turn in abridge([stop - start for start, stop in bounds]):
             positions = order[slice(*bounds[turn])]
             x, y, t = _mixed_batch(self.tables, positions)
             yield [x, y, positions, t]

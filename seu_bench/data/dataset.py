@@ -94,7 +94,7 @@ class RawDataset:
     test: RawSplit
     known_checksums: tuple[str, str] | None = None
 
-    def checked(self) -> RawDataset:
+    def check(self) -> RawDataset:
         """The data set, its labels as int64; a :class:`DataError` if its arrays are not what ``info`` says."""
         train = _checked_split(self.info, "train", self.info.num_train, self.train)
         return replace(self, train=train, test=_checked_split(self.info, "test", self.info.num_test, self.test))
@@ -243,13 +243,13 @@ def hold_out(
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
-def counted(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
+def count_labels(info: DatasetInfo, train: Labels, test: Labels) -> DatasetInfo:
     """``info`` with the sizes that the labels ``[N]`` of both splits really have."""
     each = [tuple(np.bincount(labels, minlength=info.num_classes).tolist()) for labels in (train, test)]
     return replace(info, num_train=len(train), num_test=len(test), train_per_class=each[0], test_per_class=each[1])
 
 
-def described(
+def describe_dataset(
     name: str,
     splits: Sequence[RawSplit],
     test_fraction: float,
@@ -272,7 +272,7 @@ def described(
     names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
     channels, height, width = shape
     blank = DatasetInfo(name, channels, height, width, num_classes, 0, 0, class_names=names)
-    return RawDataset(counted(blank, train.labels, test.labels), train, test)
+    return RawDataset(count_labels(blank, train.labels, test.labels), train, test)
 
 
 def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel: int = 1) -> None:
@@ -320,7 +320,7 @@ def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawD
     require_memory(info.name, info.num_classes, shape[1:], bytes_per_pixel=4)
     prototypes = _smooth(shape, generator)
     train, test = (_split(prototypes, sizes, generator, reach) for sizes in sizes_of_splits)
-    return RawDataset(counted(info, train.labels, test.labels), train, test)
+    return RawDataset(count_labels(info, train.labels, test.labels), train, test)
 
 
 def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from seu_bench.config.streams import Augmentation, InputSpec
 from seu_bench.data.dataset import Images, RawDataset, blocks
 from seu_bench.errors import RequestError
-from seu_bench.utils.rehearsing import abridged, active_rehearsal
+from seu_bench.utils.rehearsing import abridge, active_rehearsal
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,15 @@ class Augmenter:
         """Return changed copies of ``images``, ``[b, C, H, W]``."""
         asked = self.asked
         if asked.crop:
-            images = self._cropped(images)
+            images = self._crop(images)
         if asked.flip:
             mirrored = self._drawn(torch.rand(len(images)) < 0.5, images)
             images = torch.where(mirrored, images.flip(-1), images)
         if asked.brightness or asked.contrast:
-            images = self._coloured(images)
+            images = self._jitter_colours(images)
         return images
 
-    def _cropped(self, images: Tensor) -> Tensor:
+    def _crop(self, images: Tensor) -> Tensor:
         margin = self.asked.crop
         count, channels, height, width = images.shape
         padded = self.black.view(1, -1, 1, 1).repeat(count, 1, height + 2 * margin, width + 2 * margin)
@@ -139,7 +139,7 @@ class Augmenter:
         padded = padded.gather(2, rows.view(count, 1, height, 1).expand(-1, channels, -1, padded.shape[3]))
         return padded.gather(3, columns.view(count, 1, 1, width).expand(-1, channels, height, -1))
 
-    def _coloured(self, images: Tensor) -> Tensor:
+    def _jitter_colours(self, images: Tensor) -> Tensor:
         mean, std = self.mean.view(1, -1, 1, 1), self.std.view(1, -1, 1, 1)
         pixels = images * std + mean
         for spread, has_middle in ((self.asked.brightness, False), (self.asked.contrast, True)):
@@ -309,7 +309,7 @@ class TaskImages:
         here = order.to(self.device)
         bounds = batch_bounds(count, size, join=shuffle)
         if active_rehearsal() is not None:
-            for turn in abridged([stop - start for start, stop in bounds]):
+            for turn in abridge([stop - start for start, stop in bounds]):
                 yield self.gather(order[slice(*bounds[turn])])
             return
         for start, stop in bounds:

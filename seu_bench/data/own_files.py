@@ -30,9 +30,9 @@ from seu_bench.data.dataset import (
     RawSplit,
     as_8_bit,
     channels_first,
-    counted,
+    count_labels,
     default_data_root,
-    described,
+    describe_dataset,
     hold_out,
     one_line,
     require_memory,
@@ -41,7 +41,7 @@ from seu_bench.errors import DataCorruptError, DataError, DataMissingError
 from seu_bench.utils.files import PART, make_folder
 from seu_bench.utils.hardware import free_host_memory
 from seu_bench.utils.locks import folder_lock
-from seu_bench.utils.progress import tracked
+from seu_bench.utils.progress import track
 from seu_bench.utils.reading import open_file
 
 #: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
@@ -196,7 +196,7 @@ class FolderSource(OwnFiles):
         size, channels = self.definition.size, self.definition.channels
         height, width = (size, size) if isinstance(size, int) else size
         blank = DatasetInfo(self.name, channels, height, width, len(names), 0, 0, class_names=tuple(names))
-        return counted(blank, train[1], test[1]), train, test
+        return count_labels(blank, train[1], test[1]), train, test
 
     def _classes(self, folder: Path) -> tuple[list[str], Split]:
         """Names of the classes in ``folder``, and their image files."""
@@ -235,7 +235,8 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     # Of channels with 16 bits Pillow reads the upper 8, without a word.
     is_wide = any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
     if is_wide or image.mode.startswith(("I", "F")):
-        what = f"its pixels have more than 8 bits (mode {image.mode})"
+        found = "" if len(image.getbands()) > 1 else "from {} to {}, ".format(*image.getextrema())
+        what = f"its pixels have more than 8 bits ({found}mode {image.mode})"
         raise ValueError(f"{what}: scale all images by one range, and save them with 8 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
@@ -263,7 +264,7 @@ def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: i
     with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1)), "decode images") as pool:
         starts = range(0, len(items), 64)
         results = (result for start in starts for result in pool.map(attempt, items[start : start + 64]))
-        for item, result in zip(items, tracked(results, f"reading images of {name}", len(items)), strict=True):
+        for item, result in zip(items, track(results, f"reading images of {name}", len(items)), strict=True):
             if isinstance(result, Exception):
                 faults.append(f"  - {item if isinstance(item, Path) else f'image {item}'}: {one_line(result)}")
             elif not faults:
@@ -395,7 +396,7 @@ class NpzSource(OwnFiles):
             if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
                 raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
             called = None if names is None else names.tolist()
-            return described(self.name, splits, self.definition.test_fraction, str(self.path), called)
+            return describe_dataset(self.name, splits, self.definition.test_fraction, str(self.path), called)
         except (
             *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
             *(zipfile.BadZipFile, zlib.error),

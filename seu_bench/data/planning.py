@@ -20,7 +20,7 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DrawnTasks, InputSpec, Scenario
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffled
+from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -275,7 +275,7 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
     available = {name: np.bincount(of).tolist() for name, of in labels.items()}
     for (dataset, label), (train, _) in class_pools(tasks, available).items():
         images = np.flatnonzero(labels[dataset] == label)
-        images = images[shuffled(len(images), seed)]
+        images = images[shuffle_indices(len(images), seed)]
         pools[dataset, label] = images[:train], images[train:]
     taken: defaultdict[tuple[str, int, int], int] = defaultdict(int)
 
@@ -287,7 +287,7 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
             rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
             taken[task.dataset, label, side] += count
         chosen = np.concatenate(rows)
-        return chosen[shuffled(len(chosen), seed)]
+        return chosen[shuffle_indices(len(chosen), seed)]
 
     return [
         None if task.per_class is None else (take(task, 0, task.per_class[0]), take(task, 1, task.per_class[1]))

@@ -30,7 +30,7 @@ from seu_bench.data.dataset import (
     RawSplit,
     channels_first,
     default_data_root,
-    described,
+    describe_dataset,
     one_line,
     require_memory,
 )
@@ -197,7 +197,7 @@ class TorchvisionSource:
         names = getattr(sets[0][0], "classes", None)
         if names:  # ImageNet has several names for each class
             names = [str(each[0] if isinstance(each, tuple) else each) for each in names]
-        data = described(self.name, splits, self.definition.test_fraction, str(folder), names)
+        data = describe_dataset(self.name, splits, self.definition.test_fraction, str(folder), names)
         if known is None:
             return data
         data = replace(data, known_checksums=data.read_checksums())
@@ -287,7 +287,7 @@ class DigitsSource:
         values = np.loadtxt(Path(str(spec and spec.origin)).parent / "datasets/data/digits.csv.gz", delimiter=",")
         images = np.round(values[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
         split = RawSplit(images, values[:, -1].astype(np.int64))
-        return described("digits", [split], test_fraction=0.25, class_names="0123456789")
+        return describe_dataset("digits", [split], test_fraction=0.25, class_names="0123456789")
 
     def fetch(self, root: Path) -> None:
         """Do nothing: the images come with scikit-learn."""

@@ -25,8 +25,8 @@ from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import RawDataset, require_memory
 from seu_bench.data.images import FileStore, Normaliser, Store, TaskImages
 from seu_bench.data.planning import Rows, StreamPlan, class_rows, plan_stream, validation_share, withheld
-from seu_bench.data.tasks import TaskSpec, dataset_names, numbered, ordered_tasks, refusal, shuffled
-from seu_bench.utils.progress import tracked
+from seu_bench.data.tasks import TaskSpec, dataset_names, number_classes, ordered_tasks, refusal, shuffle_indices
+from seu_bench.utils.progress import track
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ def build_stream(
         RequestError: the benchmark does not fit the data.
     """
     device = torch.device("cpu") if device is None else device
-    raw = {name: load(name) for name in tracked(dataset_names(spec), "reading data sets")}
+    raw = {name: load(name) for name in track(dataset_names(spec), "reading data sets")}
     if evaluation == "validation":
         raw = {name: data.without_test() for name, data in raw.items()}
-    raw = {name: data.checked() for name, data in raw.items()}
+    raw = {name: data.check() for name, data in raw.items()}
     infos = {name: data.info for name, data in raw.items()}
-    spec = numbered(spec, infos.__getitem__)
+    spec = number_classes(spec, infos.__getitem__)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
     tasks = ordered_tasks(spec, infos, seed)
@@ -114,18 +114,18 @@ def build_stream(
     def store(name: str, source: InputSpec) -> tuple[Store, Normaliser, Rows]:
         """Inputs of a data set for all tasks of this normalisation."""
         own = [rows for task, splits in drawn if (task.dataset, task.input) == (name, source) for rows in splits]
-        return _stored(raw[name], source, np.unique(np.concatenate(own)), device)
+        return _store(raw[name], source, np.unique(np.concatenate(own)), device)
 
     found: list[TaskSplits] = []
     inputs: list[dict[str, Any]] = []
-    for index, (task, splits) in enumerate(tracked(drawn, "preparing tasks")):
+    for index, (task, splits) in enumerate(track(drawn, "preparing tasks")):
         images, normaliser, used = store(task.dataset, task.input)
         info = raw[task.dataset].info
         inputs.append(normaliser.document((info.channels, info.height, info.width), task.permutation_seed))
         permutation = None
         if task.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
-            order = shuffled(images.shape[1:].numel(), task.permutation_seed)
+            order = shuffle_indices(images.shape[1:].numel(), task.permutation_seed)
             permutation = torch.from_numpy(order).to(device)
         outputs = _outputs(spec, task, raw[task.dataset], splits, plan.tasks[index].labels)
         train, valid, test = (
@@ -174,7 +174,7 @@ def _split_rows(
         what = f"has a task {task.name!r} without {'test' if len(pool) else 'training'} images"
         raise refusal(spec, task.dataset, "stream", what, "bring images of its classes, or leave them out")
     if by_class is None:
-        mixed = pool[shuffled(len(pool), seed)]
+        mixed = pool[shuffle_indices(len(pool), seed)]
         cut = int(validation_share(spec) * len(pool))
         by_class = mixed[cut:], mixed[:cut]
     train, valid = by_class
@@ -193,10 +193,10 @@ def _split_rows(
 
 def _subset(images: Rows, count: int | None) -> Rows:
     """So many of the images, at most: the same for every seed, so that seeds are measured on the same images."""
-    return images if count is None or len(images) <= count else images[shuffled(len(images), 0)[:count]]
+    return images if count is None or len(images) <= count else images[shuffle_indices(len(images), 0)[:count]]
 
 
-def _stored(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
+def _store(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
     """Inputs of a data set, what made them, and the numbers of the images that the store has, ascending.
 
     Of a data set in memory the store is a tensor of the images ``used``; of one in a file it has all images, of which

@@ -57,7 +57,7 @@ class TaskSpec:
         ]
 
 
-def shuffled(count: int, seed: int) -> NDArray[np.int64]:
+def shuffle_indices(count: int, seed: int) -> NDArray[np.int64]:
     """``0 .. count-1`` shuffled by NumPy's legacy generator; equals ``sklearn.utils.shuffle`` (published code)."""
     order = np.arange(count, dtype=np.int64)
     np.random.RandomState(seed % 2**32).shuffle(order)
@@ -75,7 +75,7 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
 
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskSpec]:
     """The tasks of a benchmark in the order in which ``seed`` learns them."""
-    spec = numbered(spec, infos.__getitem__)
+    spec = number_classes(spec, infos.__getitem__)
     stream = spec.stream
     if isinstance(stream, DatasetSequence):
         tasks = [_dataset_task(spec, stream, index, infos, seed) for index in range(len(stream.tasks))]
@@ -116,7 +116,7 @@ def _learning_order(stream: Stream, tasks: Sequence[TaskSpec], seed: int) -> lis
         return list(order)
     if order != "shuffled" and not isinstance(stream, Permutation):
         return list(range(len(tasks)))
-    drawn: list[int] = shuffled(len(tasks), seed).tolist()
+    drawn: list[int] = shuffle_indices(len(tasks), seed).tolist()
     if not isinstance(stream, ClassSplit) or stream.groups is not None:
         return drawn
     # A first task of another size stays the first one, and what was left for the last task the last one.
@@ -244,7 +244,7 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
         raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
     labels = list(range(info.num_classes))
     if stream.class_order != "natural":
-        labels = shuffled(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
+        labels = shuffle_indices(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
     return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
 
 
@@ -274,7 +274,7 @@ def task_title(labels: Sequence[int], info: DatasetInfo) -> str:
     return f"classes {joined}" if any(name.isdigit() for name in names) else joined
 
 
-def numbered(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -> BenchmarkSpec:
+def number_classes(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -> BenchmarkSpec:
     """The benchmark with labels in place of the names of classes: ``[["cat", "dog"], [0]]`` is ``[[3, 5], [0]]``.
 
     ``info_of`` describes a data set by name; it is asked for those alone of which a class is named.

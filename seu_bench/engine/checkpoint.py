@@ -81,18 +81,18 @@ def write_checkpoint(path: Path, run_id: str, position: Position, state: Mapping
 
 def read_header(path: Path) -> Header:
     """Read the header of a checkpoint, without the state; a CheckpointError says why that cannot be."""
-    with _reading(path), open_file(path) as file:
+    with _name_read_errors(path), open_file(path) as file:
         return Header.model_validate_json(file.readline(_LONGEST_HEADER))
 
 
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _name_read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _refused(path, f"it cannot be read: {error.strerror or error}") from error
+        raise _refusal(path, f"it cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
-        raise _refused(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
+        raise _refusal(path, "it is no checkpoint of seu-bench, or its beginning is damaged") from error
 
 
 def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, Any]:
@@ -105,13 +105,13 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
 
     header = read_header(path)
     if header.run_id != run_id:
-        raise _refused(path, f"it belongs to the run {header.run_id!r}")
+        raise _refusal(path, f"it belongs to the run {header.run_id!r}")
     if header.schema_version != SCHEMA_VERSION:
-        raise _refused(path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints cannot be read here")
-    with _reading(path):  # no more than the header says, so that a file without an end is not read to it
+        raise _refusal(path, f"it was written by seu-bench {header.seu_bench}, whose checkpoints cannot be read here")
+    with _name_read_errors(path):  # no more than the header says, so that a file without an end is not read to it
         content = read_file(path, _LONGEST_HEADER + header.bytes).partition(b"\n")[2]
     if hashlib.sha256(content).hexdigest() != header.sha256:
-        raise _refused(path, "it was cut or changed: the checksum does not fit")
+        raise _refusal(path, "it was cut or changed: the checksum does not fit")
     try:
         state = torch.load(
             io.BytesIO(content),
@@ -121,11 +121,11 @@ def read_checkpoint(path: Path, run_id: str, device: str = "cpu") -> dict[str, A
         )
     except Exception as error:  # whatever a file from a stranger can make torch raise
         first = next(iter(str(error).splitlines()), "")
-        raise _refused(path, f"it holds no state: {type(error).__name__}: {first}") from error
+        raise _refusal(path, f"it holds no state: {type(error).__name__}: {first}") from error
     return state if isinstance(state, dict) else {}  # which no strategy takes for its state
 
 
-def _refused(path: Path, why: str) -> CheckpointError:
+def _refusal(path: Path, why: str) -> CheckpointError:
     return CheckpointError(f"a checkpoint cannot be used: {why}", where=str(path))
 
 
@@ -211,7 +211,7 @@ class CheckpointManager:
                 recorder.load_state_dict(state.get("record"))
                 learned, evaluated = strategy.learned, recorder.evaluated
                 if not strategy.whole_stream and learned not in (evaluated, evaluated + 1):
-                    raise _refused(path, f"{learned} tasks are learned, {evaluated} evaluated")
+                    raise _refusal(path, f"{learned} tasks are learned, {evaluated} evaluated")
             except CheckpointError as error:
                 self.notice(f"{error.what} ({path})")
                 with contextlib.suppress(OSError):

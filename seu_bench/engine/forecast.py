@@ -186,7 +186,7 @@ def measure_speed(run: ResolvedRun, cost: Cost, device: str = "cpu") -> Speed | 
     """
     from seu_bench.training.rehearsal import stand_ins
     from seu_bench.utils.hardware import computing_with, free_host_memory
-    from seu_bench.utils.rehearsing import rehearsing
+    from seu_bench.utils.rehearsing import rehearsal_mode
     from seu_bench.utils.seeding import RandomState
 
     if _COPIES * 4 * cost.params_total[0] > free_host_memory():
@@ -199,7 +199,7 @@ def measure_speed(run: ResolvedRun, cost: Cost, device: str = "cpu") -> Speed | 
         strategy = run.strategy.build(context)
         streams = stand_ins(plan, _IMAGES).avalanche().streams
         experience = streams["train"] if getattr(strategy, "whole_stream", False) else streams["train"][0]
-        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)) as rehearsal:
+        with rehearsal_mode(lambda: getattr(strategy, "memory_sizes", None)) as rehearsal:
             rehearsal.limit = _LIMIT
             with contextlib.suppress(Exception):  # what was computed before counts
                 strategy.train(experience, eval_streams=[streams["valid"][:1]])

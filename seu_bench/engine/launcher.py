@@ -82,17 +82,17 @@ def matched_request(registry: Registry, request: Request) -> Request:
     option, metric, noun = BUDGETS[budget]
     where = f"--match {request.match}, strategy {request.strategy!r}"
 
-    def refused(what: str, remedy: str = "leave it out of the comparison, or match another budget") -> RequestError:
+    def refusal(what: str, remedy: str = "leave it out of the comparison, or match another budget") -> RequestError:
         return RequestError(what, where=where, remedy=remedy)
 
     measured = [value for record in records if (value := record.metrics.get(metric))]
     if len(measured) < len(records):
         remedy = "run it again with --restart, or match another budget"
-        raise refused(f"the run to match, {target}, has no {metric}", remedy)
+        raise refusal(f"the run to match, {target}, has no {metric}", remedy)
     if option not in registry.strategies.find(request.strategy).factory.options.model_fields:
-        raise refused(f"strategy {request.strategy!r} has no option {option!r} to match {noun} with")
+        raise refusal(f"strategy {request.strategy!r} has no option {option!r} to match {noun} with")
     if option in request.options:
-        raise refused(f"{option} is given, and --match would choose it", f"give -o {option} or --match")
+        raise refusal(f"{option} is given, and --match would choose it", f"give -o {option} or --match")
     wanted, (per_one, most) = fsum(measured) / len(measured), _STEPS[option]
 
     def with_step(step: int) -> Request:
@@ -112,7 +112,7 @@ def matched_request(registry: Registry, request: Request) -> Request:
         }[budget]
         if least != largest or not largest:
             known = f": {least:,} to {largest:,}" if largest else ""
-            raise refused(f"how many {noun} it takes is not known before it runs{known}")
+            raise refusal(f"how many {noun} it takes is not known before it runs{known}")
         return largest
 
     step, value = nearest(forecast, wanted, start=per_one, most=most)
@@ -122,7 +122,7 @@ def matched_request(registry: Registry, request: Request) -> Request:
     matched = Matched(budget=budget, run=target, seeds=seeds, **came)
     if not 1 / FACTOR <= matched.ratio <= FACTOR:
         nearest_is = f"the nearest is {matched}"
-        raise refused(f"strategy {request.strategy!r} cannot come within a factor of {FACTOR:g}; {nearest_is}")
+        raise refusal(f"strategy {request.strategy!r} cannot come within a factor of {FACTOR:g}; {nearest_is}")
     return found.model_copy(update={"matched": matched})
 
 

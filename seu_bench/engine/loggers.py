@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench._version import __version__
-from seu_bench.config.options import Options, build_options, did_you_mean, flattened
+from seu_bench.config.options import Options, build_options, did_you_mean, flatten_options
 from seu_bench.config.run import Request, ResultFields
 from seu_bench.errors import OptionError, PluginError, RequestError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
@@ -23,7 +23,7 @@ from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, Run
 from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record_metrics import EVALUATION, complete_matrix, known_metric, measured_rows
 from seu_bench.utils.files import refuse_link
-from seu_bench.utils.progress import bar, tracked
+from seu_bench.utils.progress import bar, track
 from seu_bench.utils.text import error_line, without_credentials
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def _build(entry: Entry[LoggerFactory], options: Options, results: Path) -> RunL
 def add_loggers(registry: Registry, request: Request) -> None:
     """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder."""
     for name, (entry, options) in choose_loggers(registry, request.log, request.log_options).items():
-        from seu_bench.utils.seeding import undisturbed
+        from seu_bench.utils.seeding import preserve_rng
 
-        with _failures(entry, f"run without --log {name}, or repair what it needs"), undisturbed():
+        with _failures(entry, f"run without --log {name}, or repair what it needs"), preserve_rng():
             logger = _build(entry, options, request.results)
         if getattr(entry.factory, "is_remote", lambda _: False)(options):
             logger = BackgroundLogger(logger)
@@ -227,7 +227,7 @@ def log_record(
         logger = _build(entry, chosen, results)
         logger.begin(describe_run(record))
         once = OnceLogger(logger)
-        for values in tracked(list(logged_values(record, registry.known_metrics)), f"sending to {name}"):
+        for values in track(list(logged_values(record, registry.known_metrics)), f"sending to {name}"):
             once.log(values)
         logger.end(record.status)
 
@@ -240,7 +240,7 @@ def describe_run(record: Record) -> LoggedRun:
     document = {name: getattr(record, name) for name in fields}
     document |= {"protocol_settings": protocol_settings(record), "tasks": len(complete_matrix(record))}
     parameters: dict[str, str | int | float | bool] = {}
-    for name, value in flattened(document):
+    for name, value in flatten_options(document):
         head, dot, rest = name.partition(".")
         plain = head + dot + re.sub(r"[^A-Za-z0-9_. -]", "_", rest)[:200]
         if value is not None:

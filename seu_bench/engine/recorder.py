@@ -122,7 +122,7 @@ class RunRecorder:
 
     def update(self, **fields: Any) -> None:
         """Bring the record up to what is known now, with these fields, and write it."""
-        record = self._measured(**fields)
+        record = self._measure(**fields)
         if record.status == "finished":
             metrics = dict(record.metrics)
             for name in self.registry.metrics.keys() - METRICS.keys():
@@ -141,7 +141,7 @@ class RunRecorder:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values: the record as it would be written now."""
-        return self._measured().model_dump(mode="json")
+        return self._measure().model_dump(mode="json")
 
     def check_state(self, state: object) -> Record:
         """Return the record in a state. A CheckpointError: it is none of this run; a ResultsError: other data or,
@@ -185,7 +185,7 @@ class RunRecorder:
         kept["earlier_code"] = tuple(dict.fromkeys([*before.earlier_code, *other_code]))
         self.record = now.model_copy(update=kept)
 
-    def _measured(self, **fields: Any) -> Record:
+    def _measure(self, **fields: Any) -> Record:
         """The record with what is measured by now, added to what was before the run was resumed."""
         measured = {
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),

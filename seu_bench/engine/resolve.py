@@ -18,7 +18,7 @@ from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
-from seu_bench.data.tasks import dataset_names, numbered
+from seu_bench.data.tasks import dataset_names, number_classes
 from seu_bench.engine.environment import require_memory
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, SpecError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
@@ -78,7 +78,7 @@ class ResolvedRun:
 
     def load(self, name: str) -> RawDataset:
         """A data set, or its synthetic stand-in."""
-        with _using(name, self.packages):
+        with _name_source_errors(name, self.packages):
             if not self.spec.synthetic:
                 return self.sources[name].load(self.request.data_root)
             from seu_bench.data.dataset import synthetic_dataset
@@ -138,7 +138,7 @@ class ResolvedRun:
 
 
 @contextmanager
-def _using(name: str, packages: Mapping[str, str]) -> Iterator[None]:
+def _name_source_errors(name: str, packages: Mapping[str, str]) -> Iterator[None]:
     """An exception of a data set's source that is no error of ours becomes one that names the data set."""
     try:
         yield
@@ -157,7 +157,7 @@ def _infos(
 ) -> dict[str, DatasetInfo]:
     found = {}
     for name, source in sources.items():
-        with _using(name, packages):
+        with _name_source_errors(name, packages):
             found[name] = source.info(data_root)
     return found
 
@@ -242,7 +242,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         else:
             entry = registry.datasets.find(name)
             sources[name], packages[name] = entry.factory, entry.package
-    benchmark = numbered(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+    benchmark = number_classes(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
     if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
         overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(

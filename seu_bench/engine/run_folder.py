@@ -31,7 +31,7 @@ from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
 from seu_bench.utils.hardware import SHORTAGE_REMEDIES, shortage
 from seu_bench.utils.locks import LOCK_NAME, Holder, holder_of
-from seu_bench.utils.progress import tracked
+from seu_bench.utils.progress import track
 from seu_bench.utils.reading import cannot_read, list_folder
 
 State: TypeAlias = Literal["finished", "running", "interrupted", "failed", "unreadable"]
@@ -177,7 +177,7 @@ def list_runs(results: Path) -> Iterator[RunState]:
     Raises:
         ResultsError: the folder of runs cannot be read.
     """
-    for folder in tracked(list_folder(runs_folder(results)), "reading runs"):
+    for folder in track(list_folder(runs_folder(results)), "reading runs"):
         if (state := _state_of(folder)) is not None:
             yield state if state.record is None else replace(state, record=state.record.model_copy(update=DETAILS))
 

@@ -32,7 +32,7 @@ from seu_bench.training.stage import EpochReport, Stage, StageProgress
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.hardware import computing_with, usable_cores
 from seu_bench.utils.locks import RunLock
-from seu_bench.utils.seeding import undisturbed
+from seu_bench.utils.seeding import preserve_rng
 from seu_bench.utils.text import error_line
 
 
@@ -103,7 +103,7 @@ class HookCaller:
                 continue
             alone = manager.subset_hook_caller(hook, [other for other in watching if other is not plugin])
             try:
-                with undisturbed():
+                with preserve_rng():
                     alone(**values)
             except (Exception, SystemExit) as error:  # a library that ends the process must not end the run
                 self._failed.append(plugin)
@@ -148,7 +148,7 @@ class _Run:
         except Exception as error:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
-            raise self._failed(error) from error
+            raise self._record_failure(error) from error
         self.checkpoints = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
@@ -187,7 +187,7 @@ class _Run:
             self._notify_end(status="interrupted", error=error.what)
             raise
         except Exception as error:
-            failure = self._failed(error)
+            failure = self._record_failure(error)
             self._notify_end()
             raise failure from error
         self.folder.remove_unfinished()
@@ -256,7 +256,7 @@ class _Run:
             fields |= getattr(self.strategy, "describe", dict)()
         self.recorder.update(**fields)
 
-    def _failed(self, error: Exception) -> SeuBenchError:
+    def _record_failure(self, error: Exception) -> SeuBenchError:
         """Write down why the strategy failed, and return the error that says so."""
         strategy = self.registry.strategies[self.run.spec.strategy]
         failure = self.folder.keep_failure(error, strategy, self.run.request.options)

@@ -29,7 +29,7 @@ from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
-from seu_bench.data.tasks import shuffled
+from seu_bench.data.tasks import shuffle_indices
 from seu_bench.engine.resolve import find_backbone, find_component
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
@@ -138,7 +138,7 @@ class PixelInput(nn.Module):
             raise ResultsError(what, remedy=_MAKE_AGAIN)
         self.order: Tensor | None = None
         if given.permutation_seed is not None:
-            self.order = torch.from_numpy(shuffled(math.prod(made), given.permutation_seed))
+            self.order = torch.from_numpy(shuffle_indices(math.prod(made), given.permutation_seed))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Images for the network."""

@@ -65,7 +65,7 @@ class StopRequest:
         heeded = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which nohup wants
             heeded.append(signal.SIGHUP)
-        before = {number: signal.signal(number, self._signalled) for number in heeded}
+        before = {number: signal.signal(number, self._handle_signal) for number in heeded}
         try:
             yield
         finally:
@@ -75,7 +75,7 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         if self._settled:
             return
         if self._asked is not None:

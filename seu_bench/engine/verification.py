@@ -35,7 +35,7 @@ from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.results.record_metrics import check_metrics, measured_rows
 from seu_bench.training.monitoring import class_counts
 from seu_bench.utils.hardware import computing_with
-from seu_bench.utils.progress import tracked
+from seu_bench.utils.progress import track
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import printable
 
@@ -155,7 +155,7 @@ def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_siz
         return Check("accuracy", None, ("the record has no measurement",))
     row, faults, images_in_all = measured_rows(record)[-1], [], 0
     by_class: list[list[tuple[int, int]]] = [[] for _ in stream.tasks]
-    for task in tracked(tasks, "evaluating tasks"):
+    for task in track(tasks, "evaluating tasks"):
         place, recorded = f"accuracy_matrix[{row}][{task}]", record.accuracy_matrix[row][task] or 0.0
         try:
             images = stream.tasks[task].test
@@ -205,7 +205,7 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterato
         # A strategy that learns all tasks at once is measured once, on the last.
         first = max(0, len(record.task_names) - len(values))
         at_end = name in ("params_total", "mask_bits") or (name == "macs" and has_one_head)
-        for place in tracked(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
+        for place in track(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
             try:
                 found = counts[name](first + place)
             except Exception as error:

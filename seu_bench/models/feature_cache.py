@@ -69,9 +69,9 @@ class Form:
 
     def as_cached(self, value: Tensor) -> Tensor:
         """``[N, ...]`` as a table would give it back: rounded and laid out as rows are."""
-        return self.shaped(self.flat(value).to(self.cached_dtype).contiguous())
+        return self.reshape(self.flat(value).to(self.cached_dtype).contiguous())
 
-    def shaped(self, rows: Tensor) -> Tensor:
+    def reshape(self, rows: Tensor) -> Tensor:
         rows = rows.to(self.dtype)
         if not self.innermost:
             return rows.view(-1, *self.shape)
@@ -113,7 +113,7 @@ class Table:
                 tier.left -= room * self._size
         self._missing = set(range(-(-self.rows // chunk)))
 
-    def missing(self, numbers: Tensor) -> list[int]:
+    def missing_chunks(self, numbers: Tensor) -> list[int]:
         """The chunks among those of rows ``numbers`` that were not written yet."""
         if not self._missing:
             return []
@@ -146,7 +146,7 @@ class Table:
         if len(found) > 1:
             back = torch.cat(places).argsort().to(device)
             read = [torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True)]
-        return tuple(form.shaped(rows) for form, rows in zip(self.forms, read, strict=True))
+        return tuple(form.reshape(rows) for form, rows in zip(self.forms, read, strict=True))
 
     def free(self) -> None:
         for part in self._parts:
@@ -214,7 +214,7 @@ class FeatureCache:
                 return compute(x)
             # As many operations as without a cache: they say what a strategy takes, on any machine.
             with counted_as(lambda: len(x) * self._flops[key]):
-                return self._looked_up(x, ids, ids.owner, key, self._measured(key, compute), keep=keep)
+                return self._looked_up(x, ids, ids.owner, key, self._measure(key, compute), keep=keep)
 
     def _looked_up(
         self, x: Tensor, ids: SampleIds, split: _Split, key: Hashable, compute: Compute, *, keep: bool
@@ -231,16 +231,16 @@ class FeatureCache:
             table = self._open(split, key, compute)
         numbers = ids.numbers
         if table is None or not table.rows:
-            return self._computed(split, compute, x, numbers)
+            return self._compute_rows(split, compute, x, numbers)
 
         def computed(places: Tensor) -> Values:
-            return self._computed(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
+            return self._compute_rows(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
 
         table.asked = self._asked
         self._fill(split, table, numbers, compute)
         return table.read(numbers, x.device, computed)
 
-    def _measured(self, key: Hashable, compute: Compute) -> Compute:
+    def _measure(self, key: Hashable, compute: Compute) -> Compute:
         """``compute``, whose operations are counted where they are not known yet."""
         if key in self._flops:
             return compute
@@ -253,21 +253,21 @@ class FeatureCache:
 
         return counted
 
-    def _computed(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
+    def _compute_rows(self, split: _Split, compute: Compute, x: Tensor, numbers: Tensor) -> Values:
         """Compute in the chunk's size, the last image repeated: uncached outputs are rounded as cached ones."""
         size, count = split.size, len(x)
         if count == size:
-            return self._nested(compute, tag_batch(x, SampleIds(split, numbers)))
+            return self._compute_nested(compute, tag_batch(x, SampleIds(split, numbers)))
         found = []
         for start in range(0, count, size):
             which = torch.arange(start, start + size).clamp_max(count - 1)
             piece = tag_batch(x.index_select(0, which.to(x.device)), SampleIds(split, numbers[which]))
-            values = self._nested(compute, piece)
+            values = self._compute_nested(compute, piece)
             found.append([value[: count - start] for value in values])
         return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
 
     def _open(self, split: _Split, key: Hashable, compute: Compute) -> Table:
-        values = self._nested(compute, split.chunk(0))
+        values = self._compute_nested(compute, split.chunk(0))
         forms = [Form.of(value, self.dtype) for value in values]
         wanted = len(split.images) * sum(form.bytes for form in forms)
         # Evict idle tables for it, least recently used first.
@@ -288,12 +288,12 @@ class FeatureCache:
 
     def _fill(self, split: _Split, table: Table, numbers: Tensor, compute: Compute) -> None:
         """Compute those chunks of the table that ``numbers`` need and that are not there yet."""
-        for chunk in table.missing(numbers):
-            values = self._nested(compute, split.chunk(chunk))
+        for chunk in table.missing_chunks(numbers):
+            values = self._compute_nested(compute, split.chunk(chunk))
             beyond = chunk * self.chunk - split.first(chunk)
             table.write(chunk, tuple(value[beyond:] for value in values))
 
-    def _nested(self, compute: Compute, x: Tensor) -> Values:
+    def _compute_nested(self, compute: Compute, x: Tensor) -> Values:
         """Compute as a table would return it; requests nested in ``compute`` are not counted as the run's."""
         self._depth += 1
         try:

@@ -32,7 +32,7 @@ def load_pretrained(network: nn.Module, weights: Weights) -> None:
         raise _fault("weights are known by their checksum only", str(weights), "give their file: -o weights=PATH")
     tensors = _read(weights.path, weights.sha256)
     wanted = network.state_dict()
-    found = max((_stripped(tensors, prefix) for prefix in ("", *_PREFIXES)), key=lambda it: len(it.keys() & wanted))
+    found = max((_strip_prefix(tensors, prefix) for prefix in ("", *_PREFIXES)), key=lambda it: len(it.keys() & wanted))
     missing = [name for name in wanted if name not in found]
     other = [name for name in wanted if name in found and found[name].shape != wanted[name].shape]
     if missing or other:
@@ -86,7 +86,7 @@ def _refuse_compressed(file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _stripped(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 

@@ -35,7 +35,7 @@ class Unavailable:
     remedy: str = ""
 
 
-def offered(factory: Factory, extra: str, *modules: str) -> Factory | Unavailable:
+def offer(factory: Factory, extra: str, *modules: str) -> Factory | Unavailable:
     """Return a factory, or an :class:`Unavailable` where it needs modules that an ``extra`` of seu-bench installs."""
     # A mere folder of that name in the working folder can be imported too, but has no origin.
     missing = [name for name in modules if getattr(importlib.util.find_spec(name), "origin", None) is None]

@@ -84,7 +84,9 @@ class PluginManager(pluggy.PluginManager):
             if self.has_plugin(name):
                 self.unregister(name=name)
             said, package = " ".join(f"{type(error).__name__}: {error}".split()), self.package(name)
-            self.faults[name] = broken(f"plugin {name!r} of package {package} cannot be used: {said}", package, where)
+            self.faults[name] = broken_plugin_error(
+                f"plugin {name!r} of package {package} cannot be used: {said}", package, where
+            )
 
     def add_file(self, name: str, path: Path) -> ModuleType:
         """Import a file, offer its methods, and return its module."""
@@ -230,20 +232,20 @@ def collect(
         said = f"plugin {plugin!r} of package {package} registers the {singular} {name!r:.100}, which"
         if not isinstance(name, str) or not _PLAIN.fullmatch(name):
             allowed = "letters, digits, '_', '.', '+' and '-', 60 at the most, the first a letter or a digit"
-            raise broken(f"{said} is no plain name: {allowed}", package)
+            raise broken_plugin_error(f"{said} is no plain name: {allowed}", package)
         # A method has all that is needed, and is imported when one is asked for.
         needed = () if isinstance(factory, Unavailable | MethodFactory) else needs.split()
         lacks = [need for need in needed if not hasattr(factory, need)]
         if "options" in needed and not hasattr(getattr(factory, "options", None), "model_fields"):
             lacks = ["options that are a class of seu_bench.config.Options"]
         if lacks:
-            raise broken(f"{said} has no {', '.join(lacks)}", package)
+            raise broken_plugin_error(f"{said} has no {', '.join(lacks)}", package)
         first = entries.get(name)
         if first is None:
             adapted = factory if isinstance(factory, Unavailable) else adapt(factory)
             entries[name] = Entry(name, adapted, plugin, package)
             return
-        fault = _taken(f"{singular} {name!r}", first, plugin, package)
+        fault = _duplicate_error(f"{singular} {name!r}", first, plugin, package)
         manager.faults.setdefault(plugin, fault)
         if first.package != PACKAGE:
             manager.faults.setdefault(first.plugin, fault)
@@ -261,11 +263,11 @@ def collect(
         except Exception as error:
             package = manager.package(owner)
             said = f"plugin {owner!r} of package {package} failed in {hook}: {type(error).__name__}: {error}"
-            manager.faults.setdefault(owner, broken(said, package))
+            manager.faults.setdefault(owner, broken_plugin_error(said, package))
     return Kind(singular, plural, entries, manager.faults)
 
 
-def _taken(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
+def _duplicate_error(what: str, first: Entry[Any], plugin: str, package: str) -> PluginError:
     """Two plugins register one name, or one does it twice."""
     by = f"by {first.package} and by {package}"
     if first.package == package:
@@ -279,7 +281,7 @@ def faults_told(faults: Mapping[str, PluginError]) -> str:
     return "".join(f"\n  unavailable: {error.what}" for error in faults.values())
 
 
-def broken(what: str, package: str, where: str | None = None) -> PluginError:
+def broken_plugin_error(what: str, package: str, where: str | None = None) -> PluginError:
     """The error that says what is wrong with a plugin of a package."""
     remedy = "repair the file" if package.endswith(".py") else f"repair or uninstall it: pip uninstall {package}"
     return PluginError(what, where=where, remedy=remedy)

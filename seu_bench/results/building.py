@@ -32,7 +32,7 @@ from seu_bench.results.labels import (
     unequal_budgets,
     why_not_ranked,
 )
-from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, named, ordered, size_axis
+from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, join_names, order_rows, size_axis
 from seu_bench.results.metric import Metric, Reference
 from seu_bench.results.record import RECORD_NAME, Record, learner_code
 from seu_bench.results.record_files import DETAILS, read_records
@@ -71,7 +71,7 @@ class LeaderboardBuild:
         ``unranked``: without those that :func:`unranked_leaderboards` shows.
         """
         records = (record for record in self.records if benchmark in (None, record.benchmark))
-        return _excluded((it for it in records if not unranked or it.status != "finished"), self.unread)
+        return _explain_exclusions((it for it in records if not unranked or it.status != "finished"), self.unread)
 
 
 def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -177,7 +177,7 @@ def _boards(
                 by_data[record.data_fingerprint].append(record)
         for _, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
             names.add(name := _free_name(runs[0], names))
-            board = _board(runs, metrics, name, _excluded(there, unread))
+            board = _board(runs, metrics, name, _explain_exclusions(there, unread))
             yield replace(board, missing=missing_references(runs, results))
 
 
@@ -195,7 +195,7 @@ def _board(
     kept = set(map(id, latest.values()))
     repeated = {"a later record has the same configuration and seed": [r.run_id for r in records if id(r) not in kept]}
     labels = configuration_labels([next(iter(runs.values())) for runs in chosen.values()])
-    rows = ordered(
+    rows = order_rows(
         [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)], ranked=unranked is None
     )
     measured = {key for run in latest.values() for key, value in run.metrics.items() if value or key not in _RARE}
@@ -243,7 +243,7 @@ def _free_name(record: Record, taken: Iterable[str], end: str = "") -> str:
     return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)
 
 
-def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
+def _explain_exclusions(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:
     runs: dict[str, list[str]] = defaultdict(list)
     for record in records:
         if reason := why_not_ranked(record):
@@ -253,7 +253,9 @@ def _excluded(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) ->
 
 def _lines(what: str, runs: Mapping[str, Sequence[str]]) -> list[str]:
     found = ((reason, names) for reason, names in sorted(runs.items()) if names)
-    return [f"{count(len(names), 'record')} {what}: {printable(reason)} ({named(names)})" for reason, names in found]
+    return [
+        f"{count(len(names), 'record')} {what}: {printable(reason)} ({join_names(names)})" for reason, names in found
+    ]
 
 
 def _is_trained_jointly(record: Record) -> bool:

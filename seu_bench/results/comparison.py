@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from seu_bench.config.options import flattened
+from seu_bench.config.options import flatten_options
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.errors import RequestError
 from seu_bench.metrics import entry, task_forgetting
@@ -155,7 +155,7 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "code": {f"{it.kind} {it.name}": str(it) for it in record.code},
         "earlier code": {f"{it.kind} {it.name}": str(it) for it in record.earlier_code},
     }
-    found = [("searcher", record.searcher), ("creator", record.creator), *flattened(sections)]
+    found = [("searcher", record.searcher), ("creator", record.creator), *flatten_options(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
 
 
@@ -202,9 +202,9 @@ def difference_cells(found: PairedDifference, metric: Metric) -> tuple[str, str,
     """Format a difference of a metric by :data:`HEADINGS`, in the unit of its column; ``-``: unknown."""
     p_holm, interval = found.p_holm, "-"
     if found.low is not None and found.high is not None:
-        interval = f"{_signed(found.low, metric)} to {_signed(found.high, metric)}"
+        interval = f"{_format_signed(found.low, metric)} to {_format_signed(found.high, metric)}"
     return (
-        "-" if found.mean is None else _signed(found.mean, metric),
+        "-" if found.mean is None else _format_signed(found.mean, metric),
         interval,
         "-" if found.hedges_g is None else f"{found.hedges_g:+.2f}",
         "-" if p_holm is None else f"{p_holm:.4f}" if p_holm >= 1e-4 else "<0.0001",
@@ -212,7 +212,7 @@ def difference_cells(found: PairedDifference, metric: Metric) -> tuple[str, str,
     )
 
 
-def _signed(value: float, metric: Metric) -> str:
+def _format_signed(value: float, metric: Metric) -> str:
     text = metric.format_cell(value)
     return text if text.startswith("-") or value * UNITS[metric.unit].factor <= 0 else f"+{text}"
 
@@ -277,11 +277,11 @@ def compare_over_benchmarks(
         known = there.get(board.benchmark)
         if board.unranked is None and (known is None or known.benchmark_version < board.benchmark_version):
             there[board.benchmark] = board
-    found = (_compared(list(by_place[place].values()), metric, metrics) for place in sorted(by_place))
+    found = (_compare(list(by_place[place].values()), metric, metrics) for place in sorted(by_place))
     return [each for each in found if each]
 
 
-def _compared(boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]) -> BenchmarkComparison | None:
+def _compare(boards: Sequence[Leaderboard], metric: str, metrics: Mapping[str, Metric]) -> BenchmarkComparison | None:
     options: dict[tuple[str, str | None], set[str]] = defaultdict(set)
     for row in (row for board in boards for row in board.rows):
         for part in components(row.record):

@@ -18,8 +18,8 @@ from seu_bench.results.leaderboard import (
     Leaderboard,
     Standing,
     count,
+    join_names,
     mean_and_deviation,
-    named,
 )
 from seu_bench.results.metric import Metric
 from seu_bench.results.statistics import FEWEST_PAIRS, LEVEL, SampleSummary
@@ -80,7 +80,7 @@ def notes(board: Leaderboard, best: str = "*", alike: str = "≈") -> Iterator[s
     if submitted:
         yield "submitted rows: times, peak memory, environment, tuning and accuracies between tasks are as stated"
     if without := [row.configuration for row in submitted if any(not it.weights_sha256 for it in row.runs.values())]:
-        yield f"without models, so that all accuracies are stated: {named(without)}"
+        yield f"without models, so that all accuracies are stated: {join_names(without)}"
     yield from board.views
 
 

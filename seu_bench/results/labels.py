@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench.config.benchmark import PLACES
 from seu_bench.config.options import format_option, split_by_prefix
-from seu_bench.config.streams import Scenario, titled
+from seu_bench.config.streams import Scenario, title_of
 from seu_bench.results.record import image_budget, learner_code_text
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def definition(scenario: Scenario) -> str:
 
 def benchmark_title(record: Record) -> str:
     """Return the name of a record's benchmark, with the scenario where that is neither ``task`` nor in the name."""
-    return titled(record.benchmark, record.scenario)
+    return title_of(record.benchmark, record.scenario)
 
 
 def why_not_ranked(record: Record) -> str | None:

@@ -230,7 +230,7 @@ class Leaderboard:
         """Select or order rows, and say ``what`` was done; numbers, ranks and front are those of the whole."""
         rows = tuple(rows)
         gone = [row.configuration for row in self.rows if row not in rows]
-        return replace(self, rows=rows, views=(*self.views, f"{what}{_excluded(gone)}"))
+        return replace(self, rows=rows, views=(*self.views, f"{what}{_explain_exclusion(gone)}"))
 
     def document(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -321,14 +321,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def named(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """The first names and how many more there are, on one line."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{', '.join(map(printable, names[:5]))}{more}"
 
 
-def _excluded(names: Sequence[str]) -> str:
-    return f": {count(len(names), 'row')} excluded ({named(names)})" if names else ""
+def _explain_exclusion(names: Sequence[str]) -> str:
+    return f": {count(len(names), 'row')} excluded ({join_names(names)})" if names else ""
 
 
 def size_axis(rows: Sequence[Row]) -> str:
@@ -365,7 +365,7 @@ def _by_metric(rows: Iterable[Row], name: str, metric: Metric) -> list[Row]:
     return sorted(means, key=lambda row: (row.reference is not None, means[row] is None, sign * (means[row] or 0.0)))
 
 
-def ordered(rows: Sequence[Row], *, ranked: bool = True) -> tuple[Row, ...]:
+def order_rows(rows: Sequence[Row], *, ranked: bool = True) -> tuple[Row, ...]:
     """Order the rows of a leaderboard and number them from 1; rank the learners where anything is ``ranked``."""
     learners = [row for row in rows if row.reference is None and ranked]
     front = set(not_dominated(learners, (ACCURACY, size_axis(rows))))

@@ -85,7 +85,7 @@ def record_in(folder: Path) -> Record | ResultsError | None:
     file = folder / RECORD_NAME
     try:
         file.lstat()
-        return read_record(_checked(folder) / RECORD_NAME)
+        return read_record(_refuse_links(folder) / RECORD_NAME)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -150,7 +150,7 @@ def record_document(results: Path, name: str) -> str:
 
 def find_run(results: Path, name: str) -> Path:
     """Find the folder of the run that ``name`` means: a run id, a unique beginning of one, or a run's folder."""
-    return _own_folder(name) or _checked(runs_folder(results) / _match(results, name, _run_names(results)))
+    return _own_folder(name) or _refuse_links(runs_folder(results) / _match(results, name, _run_names(results)))
 
 
 def _find(results: Path, name: str) -> Path | bytes:
@@ -160,7 +160,7 @@ def _find(results: Path, name: str) -> Path | bytes:
     packed = {item.run_id: line for line, item in packed_records(results) if isinstance(item, Record)}
     folders = _run_names(results)
     run_id = _match(results, name, folders | packed.keys())
-    return _checked(runs_folder(results) / run_id) if run_id in folders else packed[run_id]
+    return _refuse_links(runs_folder(results) / run_id) if run_id in folders else packed[run_id]
 
 
 def _match(results: Path, name: str, known: set[str]) -> str:
@@ -191,7 +191,7 @@ def _run_names(results: Path) -> set[str]:
     return {folder.name for folder in list_folder(runs_folder(results)) if os.path.lexists(folder / RECORD_NAME)}
 
 
-def _checked(folder: Path) -> Path:
+def _refuse_links(folder: Path) -> Path:
     """The folder of a run, if neither it nor its record is a link: a stranger's could point elsewhere."""
     for path in (folder, folder / RECORD_NAME):
         refuse_link(path, "put the run's folder itself there, or name the folder that it leads to")

@@ -102,7 +102,7 @@ class GuardedExecutor:
         self.detaches = bool(entry.factory.detaches)
 
         @contextlib.contextmanager
-        def guarded(call: str) -> Iterator[None]:
+        def guard_call(call: str) -> Iterator[None]:
             try:
                 yield
             except SeuBenchError:
@@ -112,14 +112,14 @@ class GuardedExecutor:
                 remedy = f"choose another with --executor, or report it to the author of {entry.package}"
                 raise PluginError(f"{owner} failed in {call}: {said}", remedy=remedy) from error
 
-        with guarded("build"):
+        with guard_call("build"):
             executor: Executor = entry.factory.build(options, spec.device, spec.threads)
-        with guarded("slots"):
+        with guard_call("slots"):
             self.slots = executor.slots
-        self.submit = guarded("submit")(executor.submit)
-        self.wait = guarded("wait")(executor.wait)
-        self.cancel = guarded("cancel")(executor.cancel)
-        self.close = guarded("close")(executor.close)
+        self.submit = guard_call("submit")(executor.submit)
+        self.wait = guard_call("wait")(executor.wait)
+        self.cancel = guard_call("cancel")(executor.cancel)
+        self.close = guard_call("close")(executor.close)
 
 
 def run_sweep(
@@ -176,7 +176,7 @@ class _Driver:
 
     def _handle(self, job: PlannedJob, event: Event) -> None:
         if isinstance(event, Ended):
-            result = self._results[job.run_id] = self._ended(job, event)
+            result = self._results[job.run_id] = self._finish_job(job, event)
             del self._pending[job.run_id]
             self.notify(result)
             return
@@ -184,7 +184,7 @@ class _Driver:
             self._begun.add(job.run_id)
         self.notify(event)
 
-    def _ended(self, job: PlannedJob, event: Ended) -> JobResult:
+    def _finish_job(self, job: PlannedJob, event: Ended) -> JobResult:
         record, fault = None, "its record does not say so"
         try:
             record = read_record(record_path(self.plan.spec.results, job.run_id))
@@ -207,7 +207,7 @@ class _Driver:
         began = job.run_id in self._begun
         if self.executor.detaches and self._submitted:
             # It may have ended since the executor was asked last.
-            ended = self._ended(job, Ended(run_id=job.run_id, status="finished"))
+            ended = self._finish_job(job, Ended(run_id=job.run_id, status="finished"))
             running = JobResult(job, "running", "it runs on" if began else "it is queued", job.record)
             return ended if ended.status == "finished" else running
         if not began:

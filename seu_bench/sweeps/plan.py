@@ -106,7 +106,7 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
         DataError: a data set that pending jobs need is missing.
     """
     notes: list[str] = []
-    return plan_requests(registry, spec, _expanded(registry, spec, notes), notes)
+    return plan_requests(registry, spec, _expand(registry, spec, notes), notes)
 
 
 def plan_requests(
@@ -115,13 +115,13 @@ def plan_requests(
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
     list_folder(runs_folder(spec.results))  # refuses one that cannot be read
-    configurations = _resolved(registry, spec, requests)
+    configurations = _resolve_all(registry, spec, requests)
     jobs: dict[str, PlannedJob] = {}
     # All configurations of a seed before those of the next one, so that each shows early whether it works.
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
         run_id = configuration.at(seed).spec.run_id
         if run_id not in jobs:
-            jobs[run_id] = _planned(spec, run_id, configuration, seed)
+            jobs[run_id] = _plan_job(spec, run_id, configuration, seed)
     matched = [
         f"{it.run.spec.benchmark.name}, {it.request.strategy}: {it.request.matched}"
         for it in configurations
@@ -135,7 +135,7 @@ def plan_requests(
     return plan
 
 
-def _expanded(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
+def _expand(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
     """Expand every configuration into a request, and exclude from each what its strategy does not take.
 
     What none takes is refused: mostly slips.
@@ -186,7 +186,7 @@ def _options_of(registry: Registry, strategy: str, components: Mapping[str, str 
     return keys
 
 
-def _planned(asked: SweepSpec, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
+def _plan_job(asked: SweepSpec, run_id: str, configuration: Configuration, seed: int) -> PlannedJob:
     found = find_state(asked.results, run_id)
     if found is None or found.state == "unreadable":
         return PlannedJob(run_id, configuration, seed, "new")
@@ -210,7 +210,7 @@ def _label(request: Request) -> str:
     return f"{name} ({options})" if options else name
 
 
-def _resolved(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
+def _resolve_all(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
     tuned = TunedFiles(spec.results, spec.tuned)
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}

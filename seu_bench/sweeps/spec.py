@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
 from seu_bench.config.benchmark import names_a_file
-from seu_bench.config.options import did_you_mean, flattened, parse_value
+from seu_bench.config.options import did_you_mean, flatten_options, parse_value
 from seu_bench.config.run import CommandLine, ExecutionFields, Request, ResultFields
-from seu_bench.config.toml_file import read_toml, validated
+from seu_bench.config.toml_file import read_toml, validate_document
 from seu_bench.config.tuned import tuned_path
 from seu_bench.errors import OptionError
 
@@ -72,7 +72,7 @@ class SweepSpec(ResultFields, ExecutionFields):
 
     @field_validator("strategy", "benchmark", "searcher", "creator", "tuned", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _to_list(cls, value: Any) -> Any:
         return split_names(value) if isinstance(value, str) else value
 
     @field_validator("options", mode="before")
@@ -80,7 +80,9 @@ class SweepSpec(ResultFields, ExecutionFields):
     def _axes(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        axes = {key: tuple(given) if isinstance(given, list | tuple) else (given,) for key, given in flattened(value)}
+        axes = {
+            key: tuple(given) if isinstance(given, list | tuple) else (given,) for key, given in flatten_options(value)
+        }
         for key, values in axes.items():
             if not values:
                 raise ValueError(f"{key!r} has no value")
@@ -121,11 +123,15 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
     own = document.get("options", {})
     document |= given
     if "options" in given:
-        document["options"] = dict(flattened(own)) | dict(flattened(given["options"])) if isinstance(own, dict) else own
+        document["options"] = (
+            dict(flatten_options(own)) | dict(flatten_options(given["options"])) if isinstance(own, dict) else own
+        )
     unknown = [key for key in document if key not in SweepSpec.model_fields]
     faults = [f"{key}: no such key{did_you_mean(key, SweepSpec.model_fields)}" for key in unknown]
     known = {key: value for key, value in document.items() if key not in unknown}
-    return validated(SweepSpec, known, "the sweep file" if file is not None else "the sweep", _GUIDE, file, faults)
+    return validate_document(
+        SweepSpec, known, "the sweep file" if file is not None else "the sweep", _GUIDE, file, faults
+    )
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
-from seu_bench.config.options import flattened, format_option
+from seu_bench.config.options import flatten_options, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
-from seu_bench.config.toml_file import validated
+from seu_bench.config.toml_file import validate_document
 from seu_bench.config.tuned import TRIALS_FOLDER, TUNED_FOLDER
 from seu_bench.plugin.registry import Registry
 from seu_bench.sweeps.spec import EXECUTOR, Seeds, SweepSpec, parse_values
@@ -50,7 +50,7 @@ class Range:
         """Whether it holds whole numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
-    def rounded(self, value: float) -> float:
+    def round_value(self, value: float) -> float:
         """A number of the range near ``value``, with few digits, which can be read and typed."""
         short = int(value) if self.is_whole else float(f"{value:.4g}")
         return min(max(short, self.low), self.high)
@@ -188,7 +188,7 @@ class TuneSpec(ResultFields, ExecutionFields):
         """The run of a trial on the first seed."""
         own = {name: getattr(self, name) for name in ("strategy", "benchmark", "searcher", "creator", "protocol")}
         return Request(
-            **self._shared | own,
+            **self._shared_fields | own,
             options=self.run_options | {key: values[key] for key in self.space},
             seed=self.seeds[0],
         )
@@ -197,7 +197,7 @@ class TuneSpec(ResultFields, ExecutionFields):
         """The sweep that the trials are jobs of."""
         own = {key: value for key, value in self.options.items() if key.startswith(EXECUTOR)}
         return SweepSpec(
-            **self._shared,
+            **self._shared_fields,
             seeds=self.seeds,
             options={key: (value,) for key, value in own.items()},
             executor=self.executor,
@@ -206,7 +206,7 @@ class TuneSpec(ResultFields, ExecutionFields):
         )
 
     @property
-    def _shared(self) -> dict[str, Any]:
+    def _shared_fields(self) -> dict[str, Any]:
         fields = ResultFields.model_fields.keys() | ExecutionFields.model_fields.keys()
         return {name: getattr(self, name) for name in fields} | {"results": self.results / TRIALS_FOLDER}
 
@@ -226,12 +226,12 @@ def make_tune_spec(given: Mapping[str, Any], registry: Registry | None = None) -
         SpecError: something does not fit; all faults are listed.
     """
     options = given.get("options")
-    document = dict(given) | ({"options": dict(flattened(options))} if isinstance(options, Mapping) else {})
+    document = dict(given) | ({"options": dict(flatten_options(options))} if isinstance(options, Mapping) else {})
     if registry is not None and not document.get("space"):
         strategy = registry.strategies.find(document.get("strategy", TuneSpec.model_fields["strategy"].default))
         fixed = document.get("options", {})
         grid = strategy.factory.options.tuning_grid
         document["space"] = {key: values for key, values in grid.items() if key not in fixed}
     decided = {"evaluation": "validation", "keep_weights": False}
-    spec = validated(TuneSpec, document | decided, "the tuning", _GUIDE)
+    spec = validate_document(TuneSpec, document | decided, "the tuning", _GUIDE)
     return spec.model_copy(update={"first_tasks": spec.first_of_stream})

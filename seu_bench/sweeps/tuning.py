@@ -183,9 +183,9 @@ class Study:
                 # By position: Optuna's categories are plain numbers and texts, and options may be lists.
                 values[key] = part.values[trial.suggest_categorical(key, range(len(part.values)))]
             elif part.is_whole:
-                values[key] = part.rounded(trial.suggest_int(key, int(part.low), int(part.high), log=part.log))
+                values[key] = part.round_value(trial.suggest_int(key, int(part.low), int(part.high), log=part.log))
             else:
-                values[key] = part.rounded(trial.suggest_float(key, part.low, part.high, log=part.log))
+                values[key] = part.round_value(trial.suggest_float(key, part.low, part.high, log=part.log))
         return values
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from seu_bench.errors import OptionError, SeuBenchError
 from seu_bench.plugin.code import Subject
-from seu_bench.utils.progress import Bar, bar, hidden
+from seu_bench.utils.progress import Bar, bar, hide_progress
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
@@ -103,7 +103,7 @@ def check(subject: Subject, options: Mapping[str, Any] | None = None, *, pattern
         settings = ["-c", os.devnull, "--rootdir", folder, "-p", "no:cacheprovider", "--basetemp", f"{folder}/tmp"]
         settings += ["--import-mode=importlib", *(["-k", pattern] if pattern else [])]
         collector = _Collector(subject, Path(folder), drawn)
-        with hidden(), pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
+        with hide_progress(), pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
             patch.delenv("PYTEST_ADDOPTS", raising=False)
             status = pytest.main([*settings, str(file)], plugins=[collector])
         sys.modules.pop(file.stem, None)
@@ -163,7 +163,7 @@ class _Collector:
         report = yield
         found = Check(item.nodeid.rpartition("::")[2].removeprefix("test_"), report.outcome, call.duration)
         if call.excinfo is not None:
-            found = self._explained(found, call.excinfo.value)
+            found = self._explain(found, call.excinfo.value)
         self._phases.append(found)
         return report
 
@@ -174,7 +174,7 @@ class _Collector:
         self.checks.append(worst._replace(seconds=sum(phase.seconds for phase in phases)))
         self._bar.advance()
 
-    def _explained(self, found: Check, error: BaseException) -> Check:
+    def _explain(self, found: Check, error: BaseException) -> Check:
         found = found._replace(message=self._message(error))
         if found.outcome == "skipped":
             return found

@@ -10,7 +10,8 @@ import copy
 import itertools
 import json
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -255,17 +256,19 @@ class StrategyContract(Contract):
                 [value is not None for value in row] == [earlier <= task for earlier in tasks],
                 f"row {task} of the accuracy matrix is {row}",
             )
-        done = {stage.task for stage in record.stages if stage.name != EVALUATION and stage.image_passes}
+        expected, passed = _passes(learner.cost.stages), _passes(record.stages)
+        done = {task for _, task in passed}
         require(
             bool(done) and (learner.whole_stream or done == {*tasks}),
             f"the record has no stage of learning for tasks {[*{*tasks} - done]}: hand context.on_progress on",
         )
         missed = differences(learner.cost, record.stages, 0.0 if trial.exact_passes else TOLERANCE)
-        require(
-            not missed,
-            f"the forecast is wrong: {'; '.join(missed[:3])}. Count every image that passes the network, by replay() "
-            "or count_images(); where the estimate cannot be exact, set exact_passes = False",
-        )
+        told = "Count every image, by replay() or count_images(); where that cannot be exact, set exact_passes = False"
+        require(not missed, f"the forecast is wrong: {'; '.join(missed[:3])}. {told}")
+        require(expected == passed or not trial.exact_passes, f"image passes: cost said {expected}, it took {passed}")
+        least, took, most = learner.cost.train_flops_min, record.metrics["train_flops"], learner.cost.train_flops
+        told = f"operations of learning: cost said {least} to {most}, the run took {took}"
+        require(least is None or most is None or (took is not None and least <= took <= most), told)
 
 
 class FrozenGrowthContract(StrategyContract):
@@ -402,3 +405,11 @@ def _learned_in_noise(trial: Trial, seed: int, noise: int) -> Learner:
 
     with RandomState(noise).active():
         return trial.learner("tiny_two", seed=seed, disturb=disturb).learn_all()
+
+
+def _passes(stages: Iterable[Any]) -> Counter[tuple[str, int]]:
+    """Images of each stage of learning, by name and task."""
+    found: Counter[tuple[str, int]] = Counter()
+    for stage in stages:
+        found[stage.name, stage.task] += stage.image_passes * (stage.name != EVALUATION)
+    return +found

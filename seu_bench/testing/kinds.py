@@ -30,7 +30,7 @@ from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registration import Register
 from seu_bench.results.record import Record, read_record, record_path
-from seu_bench.testing.trial import Contract, Trial, check_sizes, installed, require
+from seu_bench.testing.trial import Contract, Trial, check_sizes, load_registry, require
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.training.method import Method
 
@@ -64,13 +64,13 @@ class BackboneContract(Contract):
         """The backbone; of one that stands for many, its example."""
         if ":" in self.backbone:
             return self.backbone
-        example = getattr(installed(self.plugins).backbones.find(self.backbone).factory, "example", None)
+        example = getattr(load_registry(self.plugins).backbones.find(self.backbone).factory, "example", None)
         return self.backbone if example is None else f"{self.backbone}:{example}"
 
     @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
     def test_maps_images_to_features(self, shape: tuple[int, int, int]) -> None:
         """Images ``[N, C, H, W]`` become finite features ``[N, F]``; in evaluation each image's by itself."""
-        factory, images = named_backbone(installed(self.plugins), self._name()), torch.randn(4, *shape)
+        factory, images = named_backbone(load_registry(self.plugins), self._name()), torch.randn(4, *shape)
         try:
             network, features = factory.build(*shape, 0.5)
         except RequestError as error:
@@ -115,7 +115,7 @@ class DatasetContract(Contract):
     @pytest.fixture
     def source(self) -> DatasetSource:
         """The data set on trial."""
-        return installed(self.plugins).datasets.find(self.dataset).factory
+        return load_registry(self.plugins).datasets.find(self.dataset).factory
 
     def test_says_that_it_is_missing(self, source: DatasetSource, tmp_path: Path) -> None:
         """From a folder without its files, ``load`` raises an error that says so."""
@@ -131,7 +131,7 @@ class DatasetContract(Contract):
     def test_holds_what_it_describes(self, source: DatasetSource) -> None:
         """What ``info`` says, in arrays of that shape and range, and the same each time: records have its checksum."""
         _skip_without_files(self.dataset, source, self.root)
-        loaded, info = source.load(self.root).checked(), source.info(self.root)
+        loaded, info = source.load(self.root).check(), source.info(self.root)
         require(loaded.info == info, f"what is loaded says that it is {loaded.info}, and info() says {info}")
         for name in ("train", "test"):
             labels, said = getattr(loaded, name).labels, getattr(info, f"{name}_per_class")
@@ -154,7 +154,7 @@ class BenchmarkContract(Contract):
     def test_tasks_are_as_planned(self) -> None:
         """By every protocol each task has images to train on, to select by and to test with; with a few images of each
         class it has what the plan says, equal at each time."""
-        registry = installed([*self.plugins, OffersFineTuning()])
+        registry = load_registry([*self.plugins, OffersFineTuning()])
         factory = registry.benchmarks.find(self.benchmark).factory
         spec = factory.load()
         require(spec.name == self.benchmark, f"it is registered as {self.benchmark!r} and calls itself {spec.name!r}")
@@ -194,7 +194,7 @@ class MetricContract(Contract):
         """For finished runs of one, two and three tasks, and beside itself: a finite number, or ``None`` where it is
         not defined; the same every time, and the record is as it was."""
         trial = Trial("fine_tuning", plugins=[OffersFineTuning()])
-        value = installed(self.plugins).known_metrics[self.metric]
+        value = load_registry(self.plugins).known_metrics[self.metric]
         for tasks, stream in enumerate(("tiny_single", "tiny_two", "tiny_three"), start=1):
             record = read_record(record_path(tmp_path, trial.record(stream, tmp_path).run_id))
             before = record.model_dump(mode="json")
@@ -233,7 +233,7 @@ class LoggerContract(Contract):
 
     def test_logs_a_run_that_is_resumed(self, tmp_path: Path) -> None:
         """The log of a resumed run is found, with the last step that is in it; a restarted run has another."""
-        factory = installed(self.plugins).loggers.find(self.logger).factory
+        factory = load_registry(self.plugins).loggers.find(self.logger).factory
         options = build_options(factory.options, f"logger {self.logger!r}", self.options)
         if getattr(factory, "is_remote", lambda _: False)(options):
             pytest.skip("it talks to another machine; give options with which it writes to this one")
@@ -279,7 +279,7 @@ class ExecutorContract(Contract):
 
     def test_runs_every_job_once(self, tmp_path: Path) -> None:
         """Two jobs of a second each end once, as finished, with their records."""
-        registry, results = installed(self.plugins), tmp_path / "results"
+        registry, results = load_registry(self.plugins), tmp_path / "results"
         factory = registry.executors.find(self.executor).factory
         if factory.detaches:
             pytest.skip("its jobs outlive this process, and may run where this test's folder is not: try it by a sweep")
@@ -326,7 +326,7 @@ class CommandContract(Contract):
 
     def test_has_help(self) -> None:
         """``seu-bench NAME --help`` says what it does."""
-        entry = installed(self.plugins).commands.find(self.command)
+        entry = load_registry(self.plugins).commands.find(self.command)
         built = entry.factory.build()
         require(isinstance(built, click.Command), f"build() must return a click command, not {built!r:.100}")
         answer = CliRunner().invoke(built, ["--help"])

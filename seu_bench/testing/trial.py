@@ -35,7 +35,7 @@ from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.hardware import computing_with
 
 
-def installed(plugins: Sequence[object] = ()) -> Registry:
+def load_registry(plugins: Sequence[object] = ()) -> Registry:
     """Return the registry of installed plugins, of ``plugins`` and of the tiny streams."""
     manager = load_plugins()
     for index, plugin in enumerate((*plugins, TinyStreams())):
@@ -73,7 +73,7 @@ class Trial:
     @cached_property
     def registry(self) -> Registry:
         """Installed plugins, ``plugins`` and the tiny streams."""
-        return installed(self.plugins)
+        return load_registry(self.plugins)
 
     def resolved(self, benchmark: str, *, seed: int = 0, brief: bool = True, **fields: Any) -> ResolvedRun:
         """Resolve a run on one of :data:`~seu_bench.testing.streams.TINY`.
@@ -191,7 +191,7 @@ class Learner:
 
     def logits(self, task: int) -> Tensor:
         """Logits ``[N, outputs]`` of a task's test images in evaluation mode."""
-        return evaluated(self.model, self.test_images(task), task)
+        return evaluate_logits(self.model, self.test_images(task), task)
 
     def choices(self, task: int) -> int:
         """Number of classes among which an image is classified after learning a task."""
@@ -226,7 +226,7 @@ def require(holds: bool, otherwise: str) -> None:
         pytest.fail(otherwise)
 
 
-def evaluated(model: Any, images: Tensor, task: int) -> Tensor:
+def evaluate_logits(model: Any, images: Tensor, task: int) -> Tensor:
     """Logits ``[N, num_classes]`` in evaluation mode, without gradients; every module's mode is restored."""
     with modes_kept(model), torch.no_grad():
         model.eval()

@@ -78,7 +78,7 @@ class Memory:
         origin = self.fields["origin"] if len(self) else torch.zeros(0)
         return [(origin == task).nonzero().flatten() for task in origin.unique()]
 
-    def everything(self) -> Batch:
+    def all_images(self) -> Batch:
         """Return all images, not augmented."""
         return Batch(**self.fields)
 
@@ -115,12 +115,12 @@ class Memory:
     #: Whether images came by ``add_images``.
     _kept_as_they_are = True
 
-    def _taken(self, images: TaskImages, positions: Tensor) -> dict[str, Tensor]:
+    def _take(self, images: TaskImages, positions: Tensor) -> dict[str, Tensor]:
         (x, y), count = images.gather(positions), (len(positions),)
         tasks = {"task": torch.full(count, images.task_label), "origin": torch.full(count, images.task)}
         return {"x": x, "y": y, **tasks}
 
-    def _joined(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _join(self, new: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not self.fields:
             return dict(new)
         self._check_names(new)
@@ -168,7 +168,7 @@ class Reservoir(Memory):
     def add_images(self, images: TaskImages) -> None:
         """Show all images of a task, in an order drawn by torch's global generator."""
         order = torch.randperm(len(images))
-        self._show(len(images), lambda rows: self._taken(images, order[rows]))
+        self._show(len(images), lambda rows: self._take(images, order[rows]))
 
     def _show(self, count: int, rows_at: Callable[[Tensor], dict[str, Tensor]]) -> None:
         numbers = torch.arange(self.seen, self.seen + count)
@@ -223,8 +223,8 @@ class GroupedMemory(Memory):
         """Add the images of a task; of each group those of the lowest rank ``[N]`` stay, in that order."""
         keys = torch.full((len(images),), images.task) if self.by == "task" else images.labels.cpu()
         near = torch.cat([_lowest(rank, keys == key, self.room(0, 1)) for key in keys.unique()])
-        new = {**self._taken(images, near), **{name: values[near] for name, values in more.items()}}
-        rows, rank = self._joined(new), torch.cat([old_rank, rank[near]])
+        new = {**self._take(images, near), **{name: values[near] for name, values in more.items()}}
+        rows, rank = self._join(new), torch.cat([old_rank, rank[near]])
         label = rows["y"].cpu()
         keys = {"task": rows["origin"], "label": label, "class": rows["task"] * 2**32 + label}[self.by]
         groups = keys.unique()
@@ -289,7 +289,7 @@ class Herded(GroupedMemory):
             rows = {name: values[here.to(values.device)] for name, values in old.items()}
             mine = (labels == label).nonzero().flatten() if its_task == task else here[:0]
             if len(mine):
-                new = self._taken(images, mine)
+                new = self._take(images, mine)
                 rows = {name: torch.cat([rows[name], new[name]]) if rows else new[name] for name in new}
                 chosen = herd(features(rows["x"]), room)
                 rows = {name: values[chosen.to(values.device)] for name, values in rows.items()}

@@ -28,7 +28,7 @@ from seu_bench.training.backbones import build_backbone
 from seu_bench.training.interfaces import BackboneFactory, Cost, StageCost, StrategyContext
 from seu_bench.training.monitoring import memory_of
 from seu_bench.training.stage import StageProgress
-from seu_bench.utils.rehearsing import active_rehearsal, rehearsing
+from seu_bench.utils.rehearsing import active_rehearsal, rehearsal_mode
 from seu_bench.utils.seeding import RandomState
 
 #: Factor of what stands for a feature: small, so that nothing grows beyond bounds.
@@ -100,7 +100,7 @@ def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) 
         strategy.schedule = strategy.schedule.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
         streams = stand_ins(plan, 1).avalanche().streams
         whole = getattr(strategy, "whole_stream", False)
-        with rehearsing(lambda: getattr(strategy, "memory_sizes", None)):
+        with rehearsal_mode(lambda: getattr(strategy, "memory_sizes", None)):
             for task, experience in enumerate(streams["train"]):
                 if not whole or task == len(plan.tasks) - 1:
                     train = streams["train"] if whole else experience

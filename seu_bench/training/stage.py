@@ -22,7 +22,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.errors import RunError
 from seu_bench.models.flops import FlopCounter
 from seu_bench.training.state import get_state, set_state
-from seu_bench.utils.rehearsing import Costs, abridged, active_rehearsal, metered
+from seu_bench.utils.rehearsing import Costs, abridge, active_rehearsal, meter_loops
 from seu_bench.utils.seeding import RandomState
 
 Result = TypeVar("Result")
@@ -200,13 +200,13 @@ class Stage(ABC, Generic[Result]):
         if now - self._notified >= REPORT_EVERY:
             self._notify(running=now - self._began)
 
-    def rewarded(self, accuracy: float, images: TaskImages) -> None:
+    def note_reward(self, accuracy: float, images: TaskImages) -> None:
         """Note an accuracy that the stage chooses by, so that the record can say whether guesses do as well."""
         self.guessing.append(guessing_probability(accuracy, images.labels))
 
     def advance(self) -> None:
         """Run one epoch under the stage's own randomness; a loss that is not finite is a RunError."""
-        with self._metered(), self.randomness.active():
+        with self._meter(), self.randomness.active():
             self.report = self.run_epoch()
         self.epoch += 1
         loss = self.report.loss
@@ -230,8 +230,8 @@ class Stage(ABC, Generic[Result]):
         self._notify()
         if (rehearsal := active_rehearsal()) is not None:
             rehearsal.stage = self.name
-        with self._abridging(self):
-            for _ in abridged([1] * (self.epochs - self.epoch)):
+        with self._abridge_loops(self):
+            for _ in abridge([1] * (self.epochs - self.epoch)):
                 if self.ended:
                     break
                 self.advance()
@@ -241,7 +241,7 @@ class Stage(ABC, Generic[Result]):
                 if self.epoch < self.epochs:
                     self._notify()
         self.epochs = self.epoch
-        with self._metered(), self.randomness.active():
+        with self._meter(), self.randomness.active():
             result = self.result()
         self._notify(done=True)
         self._on_progress = None
@@ -276,22 +276,22 @@ class Stage(ABC, Generic[Result]):
         self.set_extra_state(state["own"])
 
     @contextlib.contextmanager
-    def _metered(self) -> Iterator[None]:
+    def _meter(self) -> Iterator[None]:
         self._began, computed = time.perf_counter(), time.process_time()
-        with FlopCounter() as counter, self._abridging(counter):
+        with FlopCounter() as counter, self._abridge_loops(counter):
             yield
         self.seconds += time.perf_counter() - self._began
         self.cpu_seconds += time.process_time() - computed
         self.flops += counter.flops
 
-    def _abridging(self, counted: Any) -> contextlib.AbstractContextManager[None]:
+    def _abridge_loops(self, counted: Any) -> contextlib.AbstractContextManager[None]:
         """Have loops abridged by the images passed and the ``flops`` counted, if a rehearsal is on."""
 
         def add_costs(further: Costs) -> None:
             self.image_passes += further[0]
             counted.flops += further[1]
 
-        return metered(lambda: (self.image_passes, counted.flops), add_costs)
+        return meter_loops(lambda: (self.image_passes, counted.flops), add_costs)
 
     def _notify(self, running: float = 0.0, done: bool = False) -> None:
         """Report the present progress, with the seconds that an epoch has been ``running``."""

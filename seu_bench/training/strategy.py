@@ -381,7 +381,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             if first >= len(phases):
                 raise ValueError(f"there is no phase {first} among {len(phases)}")
         for number, phase in enumerate(phases[first:], start=first):
-            self._begun = self._beginning(task.index, number)
+            self._begun = self._phase_start(task.index, number)
             stage = phase.make()
             if self.model.feature_cache is not None:
                 self.model.feature_cache.begin_stage()
@@ -427,7 +427,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         """
         if self._pending is not None:
             return dict(self._pending)
-        begun = self._begun or self._beginning(self.learned, 0)
+        begun = self._begun or self._phase_start(self.learned, 0)
         weights, own = self.model.state_dict(), begun["own"]
         return {
             **begun,
@@ -470,7 +470,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
                 raise ValueError(f"the clock's {name} is {value!r}")
             setattr(self.clock, name, value)
 
-    def _beginning(self, task: int, phase: int) -> dict[str, Any]:
+    def _phase_start(self, task: int, phase: int) -> dict[str, Any]:
         model = self.model
         return {
             "task": task,

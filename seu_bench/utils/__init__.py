@@ -19,13 +19,13 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .files import refuse_link, write_atomic
     from .hardware import usable_cores
-    from .progress import bar, tracked
+    from .progress import bar, track
     from .seeding import RandomState, derive_seed
     from .text import escape_markdown, format_seconds, parse_bytes, printable
 
 __all__ = [
     "RandomState", "attach", "bar", "derive_seed", "escape_markdown", "format_seconds", "parse_bytes", "printable",
-    "refuse_link", "tracked", "usable_cores", "write_atomic",
+    "refuse_link", "track", "usable_cores", "write_atomic",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -79,7 +79,7 @@ class _FolderLock:
 
     def _remove_abandoned(self) -> None:
         """Remove a marker that filelock leaves: of a process that was not reaped, without a name, or on some NFS."""
-        state, now = _refreshed(self.path), time.monotonic()
+        state, now = _refresh(self.path), time.monotonic()
         if state != self._seen[0]:
             self._seen = state, now
         is_alive = holder.alive if (holder := holder_at(self.path)) is not None else None
@@ -88,7 +88,7 @@ class _FolderLock:
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}{PART}")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
-            if _refreshed(aside) == state:
+            if _refresh(aside) == state:
                 aside.unlink()
             else:
                 aside.rename(self.path)  # another process took it in this very moment
@@ -117,7 +117,7 @@ class RunLock(_FolderLock):
         began, notified, refreshed = time.monotonic(), False, None
         try:
             while not self.try_acquire():
-                holder, before, refreshed = holder_at(self.path), refreshed, _refreshed(self.path)
+                holder, before, refreshed = holder_at(self.path), refreshed, _refresh(self.path)
                 if holder is not None and (holder.alive or (notified and before != refreshed)):
                     remedy = "wait until it has ended, or stop that process; then give the same command again"
                     raise RunLockedError(f"{self._name} is held by {holder}", where=str(self.folder), remedy=remedy)
@@ -209,7 +209,7 @@ def _is_alive(owner: OwnerRecord) -> bool | None:
     return owner.start is None or began == owner.start % 2**64  # otherwise another process of the same number
 
 
-def _refreshed(marker: Path) -> int | None:
+def _refresh(marker: Path) -> int | None:
     with contextlib.suppress(OSError, ValueError):
         return marker.lstat().st_mtime_ns
     return None

@@ -1,7 +1,7 @@
 """Progress of long work: bars on a terminal, removed when the work is done; consoles that cannot fail.
 
-Work reports its progress by :func:`tracked` or :func:`bar`. The caller decides whether anything is drawn: inside
-:func:`shown`, where standard error is a terminal.
+Work reports its progress by :func:`track` or :func:`bar`. The caller decides whether anything is drawn: inside
+:func:`show_progress`, where standard error is a terminal.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _DISPLAY: ContextVar[Progress | None] = ContextVar("seu_bench_progress", default
 
 
 @contextlib.contextmanager
-def shown(console: Console | None = None) -> Iterator[None]:
+def show_progress(console: Console | None = None) -> Iterator[None]:
     """Draw bars of work inside, if the console, standard error by default, is a terminal."""
     with contextlib.ExitStack() as stack:
         display = None
@@ -121,7 +121,7 @@ def _new_progress(console: Console) -> Progress:
 
 
 @contextlib.contextmanager
-def hidden() -> Iterator[None]:
+def hide_progress() -> Iterator[None]:
     """Draw no bars of work inside, whatever the caller asked for."""
     token = _DISPLAY.set(None)
     try:
@@ -135,7 +135,7 @@ def bar(what: str, total: float | None = None) -> contextlib.closing[Bar]:
     return contextlib.closing(Bar(_DISPLAY.get(), printable(what), total))
 
 
-def tracked(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
+def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
     """Iterate over ``items`` with a bar that counts those that are done, of ``total``, by default their length."""
     if total is None and isinstance(items, Sized):
         total = len(items)

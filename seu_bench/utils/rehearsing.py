@@ -1,6 +1,6 @@
 """Loops that a rehearsal, which finds out what a method will cost, abridges.
 
-Whatever loops over batches, epochs or steps goes through :func:`abridged`: once two turns of a rehearsal cost the same,
+Whatever loops over batches, epochs or steps goes through :func:`abridge`: once two turns of a rehearsal cost the same,
 the last stands for those that are left.
 """
 
@@ -51,7 +51,7 @@ def active_rehearsal() -> Rehearsal | None:
 
 
 @contextmanager
-def rehearsing(state: Callable[[], Hashable]) -> Iterator[Rehearsal]:
+def rehearsal_mode(state: Callable[[], Hashable]) -> Iterator[Rehearsal]:
     """Rehearse for the length of a ``with`` block; costs may hang on ``state``."""
     token = _active.set(found := Rehearsal(state))
     try:
@@ -61,7 +61,7 @@ def rehearsing(state: Callable[[], Hashable]) -> Iterator[Rehearsal]:
 
 
 @contextmanager
-def metered(read: Callable[[], Costs], add: Callable[[Costs], None]) -> Iterator[None]:
+def meter_loops(read: Callable[[], Costs], add: Callable[[Costs], None]) -> Iterator[None]:
     """Have loops within a ``with`` block abridged by these costs, if a rehearsal is on."""
     rehearsal = _active.get()
     if rehearsal is None:
@@ -75,14 +75,14 @@ def metered(read: Callable[[], Costs], add: Callable[[Costs], None]) -> Iterator
         rehearsal.read, rehearsal.add = before
 
 
-def abridged(sizes: Sequence[int]) -> Iterator[int]:
+def abridge(sizes: Sequence[int]) -> Iterator[int]:
     """Yield the numbers of a loop's turns: all of them, or in a rehearsal those that stand for all.
 
     Args:
         sizes: of each turn, e.g. images of a batch; neighbours of one size cost the same, once that is so.
 
     Example:
-        ``for _ in abridged([1] * steps): take_a_step()``
+        ``for _ in abridge([1] * steps): take_a_step()``
     """
     rehearsal = _active.get()
     if rehearsal is None or rehearsal.read is None:

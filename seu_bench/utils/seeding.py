@@ -19,7 +19,7 @@ def derive_seed(seed: int, *purpose: str | int) -> int:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def preserve_rng() -> Iterator[None]:
     """Restore the global generators of torch, NumPy and ``random`` at the end of a ``with`` block."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     numpy_state, state = np.random.get_state(), random.getstate()

@@ -60,7 +60,7 @@ REQUESTS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ("protocols.smoke.training.epochs: ", "given: 'x'", "split_digits.toml"),
     ),
     "seed in words": (["--seed", "one"], ("where: seed", "'one'")),
-    "limit": (["--limit", "3"], ("where: limit", "is 3")),
+    "limit": (["--limit", "3"], ("where: limit", "given: 3")),
     "misspelt option of the command": (["--benchmrk", "x"], ("--benchmrk", "Did you mean", "--benchmark")),
 }
 

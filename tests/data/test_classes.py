@@ -18,7 +18,7 @@ from seu_bench.data.avalanche import BatchLoader, MixedBatches, task_images
 from seu_bench.data.dataset import DatasetInfo, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.streams import TaskStream, build_stream
-from seu_bench.data.tasks import class_names, numbered, ordered_tasks, task_title
+from seu_bench.data.tasks import class_names, number_classes, ordered_tasks, task_title
 from seu_bench.errors import RequestError
 from seu_bench.testing.streams import class_split
 from seu_bench_benchmarks.datasets import DATASETS
@@ -41,8 +41,8 @@ def plan(spec: BenchmarkSpec, info: DatasetInfo = FLOWERS) -> StreamPlan:
 def test_names_are_numbers(groups: Any) -> None:
     """Names, numbers and both: one benchmark, of one identity and so of one run id."""
     plain, named = flowers([[1, 0], [3]]), flowers(groups)
-    assert numbered(named, {"flowers": FLOWERS}.__getitem__).identity() == plain.identity()
-    assert numbered(plain, {}.__getitem__) == plain
+    assert number_classes(named, {"flowers": FLOWERS}.__getitem__).identity() == plain.identity()
+    assert number_classes(plain, {}.__getitem__) == plain
     assert plan(named) == plan(plain)
 
 

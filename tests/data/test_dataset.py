@@ -22,7 +22,7 @@ LABELS = DATA.train.labels
 
 
 def with_train(images: Any, labels: Any = LABELS) -> RawDataset:
-    return RawDataset(DATA.info, RawSplit(images, labels), DATA.test).checked()
+    return RawDataset(DATA.info, RawSplit(images, labels), DATA.test).check()
 
 
 @pytest.mark.parametrize("kind", ["int32", "uint16", ">i2", "uint64"])

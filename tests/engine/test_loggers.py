@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import signal
 import socket
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -271,7 +275,7 @@ def test_not_sent(tiny: Path, tmp_path: Path) -> None:
 
 STRANGERS = """
 from seu_bench import hookimpl
-from seu_bench.plugin.registration import offered
+from seu_bench.plugin.registration import offer
 from seu_bench.config.options import Options
 
 
@@ -286,7 +290,7 @@ class Broken:
 @hookimpl
 def register_loggers(register):
     register("broken", Broken())
-    register("absent", offered(Broken(), "absent", "no_such_module", "json"))
+    register("absent", offer(Broken(), "absent", "no_such_module", "json"))
 """
 
 
@@ -316,3 +320,38 @@ def test_secrets_are_refused(tiny: Path, tmp_path: Path, key: str, value: str) -
         logged_run(tmp_path, ["keeping"], plugins={"keeping": Keeping()}, log_options={f"keeping.{key}": value})
     assert "secret@" not in str(refused.value) and "ann" not in str(refused.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_interrupting_is_no_failure(tiny: Path, tmp_path: Path) -> None:
+    """Ctrl-C while a logger writes stops the run as anywhere else."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    keeping = Keeping({"log": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        logged_run(tmp_path, ["keeping"], plugins={"keeping": keeping})
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_record(folder).status == "interrupted"
+    assert keeping.told[-1] == ("end", "interrupted")
+
+
+@needs_mlflow
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_signal_stops_the_run(tmp_path: Path, dead_server: str) -> None:
+    """SIGTERM while the server keeps silent: the record says so, and the process ends."""
+    words = ["run", "--strategy", "naive", "--protocol", "quick", "--benchmark", "split_digits", "-o", "epochs=500"]
+    log = ["--log", "mlflow", "--log-option", f"mlflow.tracking_uri={dead_server}", "--results", str(tmp_path)]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "seu_bench.cli.main", *words, *log], stderr=subprocess.PIPE, text=True
+    )
+    assert run.stderr is not None
+    assert "tasks" in run.stderr.readline()
+    run.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    said = run.communicate(timeout=120)[1]
+    assert run.returncode == 128 + signal.SIGTERM, said
+    assert time.monotonic() - began < 30
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert read_record(folder).status == "interrupted"

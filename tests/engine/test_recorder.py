@@ -123,13 +123,13 @@ def test_rewards_at_chance(share: float | None, told: int) -> None:
     recorder.watch(running)
     assert not notices
     recorder.watch(StageProgress("search", 2, 6, 6, EpochReport(0.7, 0.5), 200, 2.0, done=True, chance_share=share))
-    (stage,) = recorder._measured().stages
+    (stage,) = recorder._measure().stages
     assert stage.chance_share == share
     assert len(notices) == told and all("search of task 3" in notice and "at chance" in notice for notice in notices)
     # Resumed, the stage is known and nobody is told again.
     again = recorder_of(a_record(), notices)
     again.load_state_dict(recorder.state_dict())
-    assert again._measured().stages == (stage,) and len(notices) == told
+    assert again._measure().stages == (stage,) and len(notices) == told
 
 
 # --- answers between tasks

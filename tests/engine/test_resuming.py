@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from support.remembering import Rehearsing, repaired
 
-from seu_bench import hookimpl
+from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.run import Request
 from seu_bench.engine.checkpoint import CheckpointFolder, read_checkpoint, read_header, write_checkpoint
 from seu_bench.engine.resolve import resolve
@@ -21,7 +23,10 @@ from seu_bench.errors import Interruption, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import read_record
 from seu_bench.results.record_metrics import without_times
+from seu_bench.training.backbones import backbone_model
+from seu_bench.training.interfaces import StrategyContext, StrategyFactory
 from seu_bench.training.stage import StageProgress
+from seu_bench.training.strategy import StagedStrategy
 
 
 class Stopper:
@@ -222,3 +227,38 @@ def test_divergence(tiny: Path, tmp_path: Path) -> None:
     assert str(read_header(newest).position) == "task 2"
     for tensor in read_checkpoint(newest, folder.name)["strategy"]["weights"].values():
         assert bool(tensor.isfinite().all())
+
+
+class Replay(Stopper):
+    """A plugin as the tutorial shows it, whose reservoir changes with every batch; it watches its own runs."""
+
+    @hookimpl
+    def register_strategies(self, register: Register[StrategyFactory]) -> None:
+        """Offer ``rehearsing``."""
+        register("rehearsing", LazyFactory("replays", options=BackboneOptions, build=self.build))
+
+    @staticmethod
+    def build(context: StrategyContext) -> StagedStrategy:
+        """It names ``reservoir`` and ``seen`` in ``state_attributes``."""
+        return repaired(Rehearsing).of(context, model=backbone_model(context))
+
+
+@pytest.mark.long
+def test_a_reservoir_over_many_stops(tmp_path: Path) -> None:
+    """Stopped twelve times and more, within tasks and between them, a run on real images ends with the same bits."""
+    more = {
+        "options": {"backbone": "mlp", "batch_size": 8, "epochs": 8},
+        "strategy": "rehearsing",
+        "benchmark": "split_digits",
+        "limit": 32,
+    }
+    whole = make(tmp_path / "whole", Replay(), **more).record
+    stops = 0
+    while True:
+        try:
+            stopped = make(tmp_path / "parts", Replay(StopRequest(), after=3), **more).record
+            break
+        except Interruption:
+            stops += 1
+    assert stops >= 12
+    assert without_times(stopped) == without_times(whole)  # weights_sha256 among them

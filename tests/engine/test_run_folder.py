@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,3 +169,41 @@ def test_states(tmp_path: Path, command: Command) -> None:
     ):
         assert words in shown.out, words
     assert [(run["run_id"], run["pid"], run["tasks"]) for run in listed] == [("e", os.getpid(), 2)]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_an_epoch_that_takes_too_long(tmp_path: Path) -> None:
+    """SIGTERM in the middle of a long epoch: the run is stopped within five seconds all the same, and goes on."""
+    command = [sys.executable, "-m", "seu_bench.cli.main", "run", "--strategy", "naive", "--results", str(tmp_path)]
+    asked = ["--benchmark", "pmnist", "--protocol", "paper", "--synthetic", "--device", "cpu"]
+    with subprocess.Popen([*command, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.glob("runs/*/record.json")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+    assert process.returncode == 143
+    assert err.endswith("interrupted by SIGTERM; run the same command again to resume\n")
+    (run,) = list_runs(tmp_path)
+    # No matter how many epochs a fast machine was through when the signal came.
+    assert (run.state, run.detail) == ("interrupted", "interrupted by SIGTERM")
+    assert run.position is None or (run.position.task, run.position.stage) == (0, "training")
+
+
+@pytest.mark.long
+def test_run_is_refused_before_it_computes(tmp_path: Path) -> None:
+    """No room for a single file: exit status 2, one error, no lock."""
+    code = (
+        "import os, sys; open('filler', 'wb').write(b'x' * 4096 * 8)\n"
+        "open('more', 'wb').write(b'x' * 4096 * 7)\n"
+        "from seu_bench.cli.main import main\n"
+        "sys.argv = ['seu-bench', 'run', '--strategy', 'naive', '--limit', '4', '--results', 'results']\n"
+        "try: main()\n"
+        "except SystemExit as left: print(left.code, sorted(os.listdir('.')))\n"
+    )
+    done = on_small_disk(tmp_path, code)
+    assert done.stdout == "2 ['filler', 'more']\n", done
+    assert done.stderr.count("error: ") == 1 and "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

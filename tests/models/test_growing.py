@@ -102,10 +102,10 @@ def test_widened_and_narrowed_back(name: str) -> None:
     network, x = grown(name, 2)
     network.eval()
     before, weights = [network(x, task) for task in (0, 1)], copied(network)
-    added = network.added(1)
+    added = network.added_units(1)
     more = tuple(range(2, 2 + len(added)))
     network.widen(more)
-    assert network.added(1) == tuple(one + other for one, other in zip(added, more, strict=True))
+    assert network.added_units(1) == tuple(one + other for one, other in zip(added, more, strict=True))
     assert torch.equal(network(x, 0), before[0])
     for key, value in weights.items():
         if not key.endswith(".1") and "heads.1" not in key:

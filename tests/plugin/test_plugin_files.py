@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -332,3 +333,27 @@ def test_a_notebook(file: Path) -> None:
     text = made.read_text()
     assert "nothing_like_it" not in text and "sweep" not in text and text.count("CAPACITY = 20") == 1
     assert made.name == f"mine-{digest(text)[:10]}.py"
+
+
+@pytest.mark.long
+def test_killed_and_resumed(file: Path) -> None:
+    """To the bit, though the memory changes with every batch; other code is refused on the way."""
+    words = (sys.executable, "-m", "seu_bench", "run", *map(str, ASKED), "--strategy", "mine", "-o", "epochs=60")
+    runs, deadline = file.parent / "results" / "runs", time.monotonic() + 120
+    with subprocess.Popen([*words, "--checkpoint-every", "0"], cwd=file.parent, stderr=subprocess.DEVNULL) as process:
+        while not list(runs.glob("*/checkpoints/[!.]*")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*words, *more], cwd=file.parent, capture_output=True, text=True, check=False)
+
+    file.write_text(SOURCE + "# edited\n")
+    other = run()
+    assert "other code" in other.stderr and other.returncode == 2
+    file.write_text(SOURCE)
+    assert "resum" in run().stderr
+    run("--results", "whole")
+    resumed, whole = (read_record(next((file.parent / it / "runs").iterdir())) for it in ("results", "whole"))
+    assert resumed.weights_sha256 == whole.weights_sha256 is not None

@@ -13,7 +13,7 @@ from support.components import search_task
 from support.tiny import all_threads, one_thread
 
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner, decision_sizes, decoded
+from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner, decision_sizes, decode
 from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
 
 pytestmark = pytest.mark.long
@@ -37,7 +37,7 @@ def test_shared_trains_what_was_decided() -> None:
         stage.advance()
         decisions, value = stage.learner.memory[epoch]
         assert len(stage.learner.memory) == epoch + 1 and value == stage.report.accuracy
-        found = decoded(stage.space, decisions)
+        found = decode(stage.space, decisions)
         moved = {n for n, parameter in network.named_parameters() if not torch.equal(parameter, before[n])}
         assert any(".edges." in name for name in moved)
         for name in moved:
@@ -60,13 +60,13 @@ def test_top2_decisions_reach_everything(kinds: Any) -> None:
     nodes and the other form stay as they are."""
     space = SearchSpace("top2", kinds)
     sizes = decision_sizes(space)
-    base = decoded(space, [0] * len(sizes))
+    base = decode(space, [0] * len(sizes))
     for form, node in itertools.product(range(kinds), (2, 3, 4, 5)):
         start = 16 * form + 4 * (node - 2)
         assert sizes[start : start + 4] == (node, 7, node - 1, 7)
         reached: Counter[Any] = Counter()
         for choice in itertools.product(*(range(size) for size in sizes[start : start + 4])):
-            genotype = decoded(space, [*[0] * start, *choice, *[0] * (len(sizes) - start - 4)])
+            genotype = decode(space, [*[0] * start, *choice, *[0] * (len(sizes) - start - 4)])
             changed, other = (genotype.normal, genotype.reduction)[:: -1 if form else 1]
             reached[tuple((edge.source, edge.operation) for edge in changed if edge.node == node)] += 1
             assert [e for e in changed if e.node != node] == [e for e in base.normal if e.node != node]
@@ -85,7 +85,7 @@ def test_all14_decisions_reach_everything(kinds: Any) -> None:
     generator = random.Random(0)
     for _ in range(100):
         sequence = [generator.randrange(8) for _ in range(14 * kinds)]
-        genotype = decoded(space, sequence)
+        genotype = decode(space, sequence)
         for form, chosen in ((genotype.normal, sequence[:14]), (genotype.reduction, sequence[-14:])):
             assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
@@ -153,4 +153,4 @@ def test_best_reward_is_chosen() -> None:
     stage.learn(lucky, 0.9, 0.0)
     for _ in range(60):
         stage.learn((0, 4, 0, 6) * 8, 0.85, 0.0)
-    assert stage.result() == decoded(SearchSpace(), lucky)
+    assert stage.result() == decode(SearchSpace(), lucky)

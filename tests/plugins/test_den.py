@@ -144,7 +144,7 @@ def test_split(drifted: tuple[GrowingNetwork, list[OldLayer]]) -> None:
     """Units 0 and 1 have their old weights again; the copies are behind, and what they read is the copy."""
     made, old = drifted
     split_units(made, 1, old, drifted_units(made, 0, old, 0.05, 10))
-    assert (made.added(1), made.widths(0), made.widths(1)) == ((1, 1), (2, 2), (3, 3))
+    assert (made.added_units(1), made.widths(0), made.widths(1)) == ((1, 1), (2, 2), (3, 3))
     first, second = made.layer(0), made.layer(1)
     assert first.weight(1).tolist() == [[1, 0], [0.003, 1.004], [1.3, 0.4]]
     assert first.bias(1).tolist() == [0.1, 0.2, 1.1]
@@ -196,7 +196,7 @@ def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> Non
     found.learn(0)
     moved: dict[str, set[str]] = {}
     before: dict[str, torch.Tensor] = {}
-    trained = Den._trained
+    trained = Den._make_stage
 
     def watched(strategy: Den, task: Any, name: str, *arguments: Any, **more: Any) -> Any:
         stage = trained(strategy, task, name, *arguments, **more)
@@ -219,7 +219,7 @@ def test_each_stage_moves_what_it_trains(monkeypatch: pytest.MonkeyPatch) -> Non
             units[::2] = False
 
     select = Den._select
-    monkeypatch.setattr(Den, "_trained", watched)
+    monkeypatch.setattr(Den, "_make_stage", watched)
     monkeypatch.setattr(Den, "_select", part)
     found.learn(1)
     head = {"heads.1.weight", "heads.1.bias"}

@@ -168,9 +168,11 @@ def test_range_of_images() -> None:
     pixels = images.gather(torch.arange(len(images)))[0]
     low, high = pixels.amin(dim=(0, 2, 3)), pixels.amax(dim=(0, 2, 3))
     assert torch.equal(model.low.flatten(), low) and torch.equal(model.high.flatten(), high)
-    scaled = model.scaled(pixels)
+    scaled = model.to_unit_range(pixels)
     assert scaled.amin(dim=(0, 2, 3)).tolist() == [0.0] * 3
     assert scaled.amax(dim=(0, 2, 3)).tolist() == pytest.approx([1.0, 0.0, 1.0])
-    assert float(model.scaled(pixels + 100).max()) == 1.0 and float(model.scaled(pixels - 100).min()) == 0.0
+    assert (
+        float(model.to_unit_range(pixels + 100).max()) == 1.0 and float(model.to_unit_range(pixels - 100).min()) == 0.0
+    )
     drawn = model.images(50).detach()
     assert bool((drawn >= low[:, None, None] - 1e-5).all()) and bool((drawn <= high[:, None, None] + 1e-5).all())

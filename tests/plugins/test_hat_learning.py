@@ -12,7 +12,7 @@ from torch import nn
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
-from seu_bench_methods.hat import GatedModel, Hat, compensated, passing, used_anew
+from seu_bench_methods.hat import GatedModel, Hat, compensate_gradient, gradient_mask, used_anew
 
 #: Learns the textures; 6 batches an epoch.
 PLAIN: dict[str, Any] = {"epochs": 10, "batch_size": 8, "learning_rate": 0.2, "momentum": 0.0}
@@ -166,24 +166,24 @@ def test_compensation_is_the_direct_formula(scale: float) -> None:
     for place in range(5):
         e, q = float(embedding[place]), float(gradient[place])
         expected = 400 * (math.cosh(scale * e) + 1) / (scale * (math.cosh(e) + 1)) * q
-        assert float(compensated(gradient, embedding, scale, 400.0)[place]) == pytest.approx(expected, rel=1e-9)
+        assert float(compensate_gradient(gradient, embedding, scale, 400.0)[place]) == pytest.approx(expected, rel=1e-9)
 
 
 def test_passing_by_hand() -> None:
     """``1 - min(unit, input)`` for each weight; the first layer's by its units alone."""
     used, inputs = doubles(1.0, 0.25), doubles(1.0, 0.5, 0.0)
-    assert passing(used, None, (2, 5)).tolist() == [[0.0], [0.75]]
-    assert passing(used, inputs, (2, 3)).tolist() == [[0.0, 0.5, 1.0], [0.75, 0.75, 1.0]]
+    assert gradient_mask(used, None, (2, 5)).tolist() == [[0.0], [0.75]]
+    assert gradient_mask(used, inputs, (2, 3)).tolist() == [[0.0, 0.5, 1.0], [0.75, 0.75, 1.0]]
 
 
 def test_passing_of_convolutions_and_flattened_maps() -> None:
     """One factor for all numbers of a kernel; a flattened channel's for each of its pixels, channels first."""
     used, inputs = doubles(1.0, 0.25), doubles(0.5, 0.0)
-    assert passing(used, None, (2, 1, 3, 3)).shape == (2, 1, 1, 1)
-    kernel = passing(used, inputs, (2, 2, 3, 3))
+    assert gradient_mask(used, None, (2, 1, 3, 3)).shape == (2, 1, 1, 1)
+    kernel = gradient_mask(used, inputs, (2, 2, 3, 3))
     assert kernel.shape == (2, 2, 1, 1)
     assert kernel.flatten(1).tolist() == [[0.5, 1.0], [0.75, 1.0]]
-    assert passing(used, inputs, (2, 6), 3).tolist() == [[0.5] * 3 + [1.0] * 3, [0.75] * 3 + [1.0] * 3]
+    assert gradient_mask(used, inputs, (2, 6), 3).tolist() == [[0.5] * 3 + [1.0] * 3, [0.75] * 3 + [1.0] * 3]
 
 
 def test_penalty_by_hand() -> None:

@@ -31,7 +31,7 @@ def test_the_nearest_mean_answers(mirror: bool) -> None:
     known = learner(19, mirror=mirror)
     known.learn(0)
     known.learn(1)
-    model, memory = known.model.eval(), known.strategy.memory.everything()
+    model, memory = known.model.eval(), known.strategy.memory.all_images()
 
     def units(images: Tensor) -> Tensor:
         with torch.no_grad():
@@ -58,7 +58,7 @@ def test_exemplars_are_herded() -> None:
     known = learner(8)
     known.learn(0)
     x, y = known.stream.tasks[0].train.gather(torch.arange(len(known.stream.tasks[0].train)))
-    memory = known.strategy.memory.everything()
+    memory = known.strategy.memory.all_images()
     with torch.no_grad():
         features = known.model.eval().backbone(x)
     features = features / features.norm(dim=1, keepdim=True)
@@ -121,7 +121,7 @@ def test_memory_is_never_larger(memory: int) -> None:
     for task in range(3):
         known.learn(task)
         sizes.append(len(strategy.memory))
-        kept = strategy.memory.everything()
+        kept = strategy.memory.all_images()
         exemplars = [kept.x[kept.y == label] for label in range(2 * (task + 1))]
         for earlier, now in zip(before, exemplars, strict=False):
             assert torch.equal(earlier[: len(now)], now)

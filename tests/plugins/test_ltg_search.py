@@ -97,7 +97,7 @@ def stream(**more: Any) -> TaskStream:
 
 def mixed_by_hand(model: GrowingAlexNet, mixture: Mixture, x: Tensor) -> Tensor:
     """The mixture's logits by the formula: every candidate computed by itself, from its own parts."""
-    for layer, mixed in zip(map(model.layer, range(5)), mixture.mixed(), strict=True):
+    for layer, mixed in zip(map(model.layer, range(5)), mixture.mixed_layers(), strict=True):
         x = x.flatten(1) if layer.linear else x
         outputs = []
         for choice in mixed.candidates:
@@ -117,7 +117,7 @@ def penalty_by_hand(mixture: Mixture) -> Tensor:
     """R of a network of :data:`SHAPE` from the sizes of its additions, written out."""
     adapters, units = (1 * 2 + 2, 2 * 3 + 3, 3 * 4 + 4, None, None), (20, 57, 112, 25, 30)
     total = torch.zeros(())
-    for mixed, adapter, unit in zip(mixture.mixed(), adapters, units, strict=True):
+    for mixed, adapter, unit in zip(mixture.mixed_layers(), adapters, units, strict=True):
         weights_ = mixed.architecture.exp() / mixed.architecture.exp().sum()
         total = total + weights_[-1] * math.log10(1 + unit)
         if adapter is not None:
@@ -148,7 +148,7 @@ def test_penalty_by_hand(stacked: GrowingAlexNet) -> None:
     torch.testing.assert_close(mixture.penalty(), penalty_by_hand(mixture))
     single = network()
     mixture = Mixture(single, 1)
-    for mixed in mixture.mixed():
+    for mixed in mixture.mixed_layers():
         nn.init.zeros_(mixed.architecture)
     adapt, new = (math.log10(5), math.log10(10), math.log10(17)), tuple(map(math.log10, (21, 58, 113, 26, 31)))
     expected = (sum(adapt) + sum(new[:3])) / 3 + sum(new[3:]) / 2

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from seu_bench_seu.mdl import MultinomialTables, reward_minus_penalty, updated
+from seu_bench_seu.mdl import MultinomialTables, reward_minus_penalty, update_probabilities
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,9 @@ def test_reward_minus_penalty() -> None:
 def test_three_candidates(scope: Any, normalisation: Any, expected: str) -> None:
     """The specification's first vector, under each of the four variants; candidate 1 was sampled."""
     start = np.full(3, 1 / 3)
-    assert digits(updated(start, THREE_A, THREE_E, 1, scope=scope, normalisation=normalisation)) == expected
+    assert (
+        digits(update_probabilities(start, THREE_A, THREE_E, 1, scope=scope, normalisation=normalisation)) == expected
+    )
     assert start.tolist() == [1 / 3] * 3
 
 
@@ -56,12 +58,14 @@ def test_three_candidates(scope: Any, normalisation: Any, expected: str) -> None
 def test_eight_candidates(scope: Any, normalisation: Any, expected: str) -> None:
     """The specification's second vector; operation 3 was sampled."""
     start = np.full(8, 1 / 8)
-    assert digits(updated(start, EIGHT_A, EIGHT_E, 3, scope=scope, normalisation=normalisation)) == expected
+    assert (
+        digits(update_probabilities(start, EIGHT_A, EIGHT_E, 3, scope=scope, normalisation=normalisation)) == expected
+    )
 
 
 def test_penalty_cannot_make_a_probability_negative() -> None:
     """A probability stops at 1e-8 before the sum normalises."""
-    p = updated(np.array([0.005, 0.995]), np.array([0.1, 0.2]), np.array([2.0, 1.0]), 0)
+    p = update_probabilities(np.array([0.005, 0.995]), np.array([0.1, 0.2]), np.array([2.0, 1.0]), 0)
     assert p.tolist() == [1e-8 / (0.995 + 1e-8), 0.995 / (0.995 + 1e-8)]
     assert p.sum() == pytest.approx(1, abs=1e-15)
 

@@ -100,7 +100,7 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
     for task in range(len(CLASSES)):
         keep(packed, fraction)
         expected = [max(1, free - round(fraction * free)) if free else 0 for free in left]
-        assert [int(mask.sum()) for mask in packed.kept(task, task)] == expected
+        assert [int(mask.sum()) for mask in packed.kept_weights(task, task)] == expected
         left = [free - kept for free, kept in zip(left, expected, strict=True)]
         assert [int(mask.sum()) for mask in packed.free()] == left
         assert packed.mask_bits == (task + 1) * packed.count
@@ -108,7 +108,7 @@ def test_masks_are_disjoint_and_counted(backbone: str, fraction: float) -> None:
         assert tuple(packed.masks.shape) == (task + 1, -(-packed.count // 8)) and packed.masks.dtype == torch.uint8
     for one in range(len(CLASSES)):
         for other in range(one):
-            pairs = zip(packed.kept(one, one), packed.kept(other, other), strict=True)
+            pairs = zip(packed.kept_weights(one, one), packed.kept_weights(other, other), strict=True)
             assert not any(bool((a & b).any()) for a, b in pairs)
 
 
@@ -125,7 +125,7 @@ def test_a_task_computes_with_weights_up_to_its_own(backbone: str) -> None:
         plain.load_architecture(packed.architecture())
         plain.load_state_dict(packed.state_dict())
         with torch.no_grad():
-            for weight, kept in zip(plain.weights(), packed.kept(0, task), strict=True):
+            for weight, kept in zip(plain.weights(), packed.kept_weights(0, task), strict=True):
                 assert torch.equal(weight, weight * kept)  # what no task keeps is 0
             found.append(packed.forward_single_task(x, task))
             assert torch.equal(found[-1], plain.heads[task](plain.backbone(x)))
@@ -176,7 +176,9 @@ def packnet(source: TaskStream, **options: Any) -> Any:
 def of_masks(strategy: Any, last: int) -> list[Tensor]:
     """The values of the weights that tasks up to ``last`` keep."""
     model = strategy.model
-    return [weight.detach()[kept].clone() for weight, kept in zip(model.weights(), model.kept(0, last), strict=True)]
+    return [
+        weight.detach()[kept].clone() for weight, kept in zip(model.weights(), model.kept_weights(0, last), strict=True)
+    ]
 
 
 @each_learning

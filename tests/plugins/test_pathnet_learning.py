@@ -23,7 +23,7 @@ from seu_bench_kit import AlexNetShape, ChainLayer, chain_of
 from seu_bench_kit.blocks import alexnet
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
-from seu_bench_pathnet.network import ModularNetwork, Path, Tournament, Turn, distinct, module_factor, mutated, turns
+from seu_bench_pathnet.network import ModularNetwork, Path, Tournament, Turn, distinct, module_factor, mutate, turns
 
 #: One channel, 8x8, without dropout: what is computed has one answer.
 SHAPE = AlexNetShape(1, 8, 8, (16, 24, 32), 40, dropout=(0.0,) * 5)
@@ -225,7 +225,7 @@ def test_mutation_statistics() -> None:
     path: Path = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13, 15))
     torch.manual_seed(0)
     copies = 4000
-    children = torch.tensor([mutated(path, 16) for _ in range(copies)])
+    children = torch.tensor([mutate(path, 16) for _ in range(copies)])
     moves = (children - torch.tensor(path) + 8) % 16 - 8
     found = {step: int((moves == step).sum()) for step in (-2, -1, 1, 2)}
     assert sum(found.values()) + int((moves == 0).sum()) == copies * 15

@@ -106,7 +106,7 @@ def test_mir_replays_what_a_step_would_harm_most() -> None:
     assert same(before, weights(model)) and model.training and all(it.grad is None for it in model.parameters())
 
     def losses() -> Tensor:
-        kept = strategy.memory.everything()
+        kept = strategy.memory.all_images()
         with torch.no_grad():
             return cross_entropy(model(kept.x, kept.task), kept.y, reduction="none")
 
@@ -212,7 +212,7 @@ def test_loss_of_a_batch(scenario: str) -> None:
     method, model = learner.strategy, learner.model
     model.begin_task(2)
     model.eval()  # without dropout
-    held = method.memory.everything()
+    held = method.memory.all_images()
     assert len(held) == 9 and {0, 1} == {*held.origin.tolist()}
     images = learner.stream.tasks[2].train
     x, y = images.gather(torch.arange(6))

@@ -19,7 +19,7 @@ from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.testing import Trial
-from seu_bench.testing.trial import installed
+from seu_bench.testing.trial import load_registry
 from seu_bench.training.stage import Stage
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench_kit import kernels
@@ -60,7 +60,7 @@ FORMULAS = {
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
     """Every epoch and every result of every stage, with the operations that torch counts in it."""
     parts: list[tuple[Stage[Any], int]] = []
-    metered = Stage._metered
+    metered = Stage._meter
 
     @contextmanager
     def watched(stage: Stage[Any]) -> Iterator[None]:
@@ -75,7 +75,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Stage[Any], int]]:
     def uncached(_: object) -> Iterator[Any]:
         yield lambda images: images
 
-    monkeypatch.setattr(Stage, "_metered", watched)
+    monkeypatch.setattr(Stage, "_meter", watched)
     monkeypatch.setattr(StagedStrategy, "_features_cached", uncached)
     monkeypatch.setattr(kernels, "trains_on_cpu", lambda *_: False)
     return parts
@@ -86,7 +86,7 @@ CASES: dict[str, Trial] = {
     # What has no layer computes none.
     **{
         name: Trial(name, OPTIONS.get(name, {}), scenario=scenario_of(name))
-        for name in installed().strategies
+        for name in load_registry().strategies
         if name not in ("nearest_mean", "seu")
     },
     "seu mdl mdl": Trial("seu", SEU),

@@ -207,7 +207,7 @@ class TestStrangers:
         written = write_report(tmp_path)
         text = page_of(written).text
         assert "broken" in text and any("broken" in line for line in written.outside)
-        assert "streams of more than 100 tasks" in text and "protocol quick, 3 seeds." in text
+        assert "streams of more than 100 tasks" in text and "protocol quick, 3 seeds" in text
         assert any(path.stem.endswith("average-accuracy") for path in written.figures)
 
     def test_a_link_in_place_of_the_figures(self, tmp_path: Path) -> None:

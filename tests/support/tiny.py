@@ -20,7 +20,7 @@ from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.testing.streams import benchmark, class_split, raw_dataset, raw_split
-from seu_bench.testing.trial import evaluated, same
+from seu_bench.testing.trial import evaluate_logits, same
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench_kit.search_space import Genotype, SearchSpace, named_genotype
 from seu_bench_seu.super_model import SuperModel
@@ -120,7 +120,7 @@ def learn(stream: TaskStream, strategy: Any, tasks: int | None = None) -> Any:
 def logits_of(model: Any, stream: TaskStream, task: int) -> torch.Tensor:
     """Logits of a task's test images in evaluation mode."""
     images = stream.tasks[task].test
-    return evaluated(model, images.gather(torch.arange(len(images)))[0], task)
+    return evaluate_logits(model, images.gather(torch.arange(len(images)))[0], task)
 
 
 def super_model(

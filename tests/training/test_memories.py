@@ -36,7 +36,7 @@ def table(labels: Sequence[int], task: int = 0, first: int = 0, **more: Any) -> 
 
 def numbers(memory: Memory) -> list[int]:
     """The numbers of the images in a memory, in its order."""
-    return [int(it) for it in memory.everything().x[:, 0, 0, 0]] if len(memory) else []
+    return [int(it) for it in memory.all_images().x[:, 0, 0, 0]] if len(memory) else []
 
 
 def show(memory: Any, *tables: TaskImages) -> Any:
@@ -80,7 +80,7 @@ def test_reservoir_keeps_images_whole() -> None:
     for first in range(0, 60, 8):
         memory.begin_task(table([0], first // 8))
         memory.add(**batch(first, 8, logits=torch.arange(first, first + 8.0).view(-1, 1).expand(-1, 2)))
-    kept = memory.everything()
+    kept = memory.all_images()
     found = kept.x.flatten()
     assert torch.equal(kept.logits, found.view(-1, 1).expand(-1, 2)) and torch.equal(kept.y, found.long() % 3)
     assert torch.equal(kept.origin, found.long() // 8)
@@ -93,14 +93,14 @@ def test_logits_are_widened() -> None:
     memory.add(**batch(2, 1, logits=torch.ones(1, 3)))
     memory.add(**batch(3, 1, logits=torch.full((1, 1), 2.0)))
     expected = [[0, 0, lowest], [0, 0, lowest], [1, 1, 1], [2, lowest, lowest]]
-    assert memory.everything().logits.tolist() == expected
+    assert memory.all_images().logits.tolist() == expected
     same = torch.zeros(2, 2)
     assert as_wide(same, torch.ones(1, 2))[0] is same
 
 
 def groups(memory: Memory) -> dict[tuple[int, int], int]:
     """Images by task label and class."""
-    kept = memory.everything()
+    kept = memory.all_images()
     return dict(Counter(zip(kept.task.tolist(), kept.y.tolist(), strict=True)))
 
 
@@ -123,7 +123,7 @@ def test_no_group_has_more_than_its_share(
         for label in labels:
             key = task if by == "task" else (task, label)
             sizes[key] = sizes.get(key, 0) + 1
-        kept = memory.everything()
+        kept = memory.all_images()
         found = Counter(kept.origin.tolist() if by == "task" else zip(kept.task.tolist(), kept.y.tolist(), strict=True))
         for number, key in enumerate(sorted(sizes)):
             assert found[key] == min(sizes[key], memory.room(number, len(sizes))), (key, sizes)
@@ -147,7 +147,7 @@ def test_classes_that_tasks_count_from_0_are_their_own(memory: Any, expected: di
         memory.begin_task(images)
         memory.add_images(images, *([lambda x: x.flatten(1)] if isinstance(memory, Herded) else []))
     if expected is None:  # one share for each number, whichever tasks they are of
-        assert Counter(memory.everything().y.tolist()) == {0: 4, 1: 3}
+        assert Counter(memory.all_images().y.tolist()) == {0: 4, 1: 3}
     else:
         assert groups(memory) == expected
 
@@ -246,7 +246,7 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     mirrored = found[:, 0] > found[:, 1]
     assert 0.2 < float(mirrored.float().mean()) < 0.8
     assert torch.equal(found.sort(dim=1).values[:, 1] - found.sort(dim=1).values[:, 0], torch.full((140,), 0.5))
-    kept = memory.everything().x[:, 0, 0]
+    kept = memory.all_images().x[:, 0, 0]
     assert bool((kept[:, 0] < kept[:, 1]).all())
     (images,) = memory.tables()
     assert images.augmenter is not None and torch.equal(images.gather(torch.arange(7))[0][:, 0, 0], kept)

@@ -106,7 +106,7 @@ def test_what_setup_assigns_is_restored_within_a_task() -> None:
     assert torch.equal(again.sums["pixels"], whole.sums["pixels"]) and bool(whole.sums["pixels"].any())
     assert torch.equal(again.sums["drawn"][0], whole.sums["drawn"][0])
     assert torch.equal(again.generator.get_state(), whole.generator.get_state())
-    held, expected = vars(again.memory.everything()), vars(whole.memory.everything())
+    held, expected = vars(again.memory.all_images()), vars(whole.memory.all_images())
     assert same(held, expected) and len(held["y"]) == 10
 
 

@@ -29,12 +29,12 @@ def page(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
 
 
 def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
-    assert list(bars.tracked("abc", "spelling")) == ["a", "b", "c"]
+    assert list(bars.track("abc", "spelling")) == ["a", "b", "c"]
     with bars.bar("working", 3) as drawn:
         drawn.expect(4)
         drawn.advance(2)
-    with bars.shown():  # standard error is no terminal here
-        assert list(bars.tracked(iter("abc"), "spelling")) == ["a", "b", "c"]
+    with bars.show_progress():  # standard error is no terminal here
+        assert list(bars.track(iter("abc"), "spelling")) == ["a", "b", "c"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -42,20 +42,20 @@ def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
 def test_nothing_in_a_file_or_for_a_moment(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bars, "DELAY", 30.0 if reason == "moment" else -1.0)
     console, text = page(terminal=reason != "file")
-    with bars.shown(console):
+    with bars.show_progress(console):
         if reason == "hidden":
-            with bars.hidden():
-                list(bars.tracked(range(4), "adding"))
+            with bars.hide_progress():
+                list(bars.track(range(4), "adding"))
         else:
-            assert sum(bars.tracked(range(4), "adding")) == 6
+            assert sum(bars.track(range(4), "adding")) == 6
     assert text.getvalue() == ""
 
 
 def test_drawn_while_work_lasts() -> None:
     """Work in other work has a line below; names are shown as they are; in the end the lines are wiped out."""
     console, text = page()
-    with bars.shown(console):
-        for _ in bars.tracked(range(2), "outer [red]\x1b[31m"):
+    with bars.show_progress(console):
+        for _ in bars.track(range(2), "outer [red]\x1b[31m"):
             with bars.bar("inner") as inner:
                 inner.expect(8)
                 inner.advance(3)
@@ -70,8 +70,8 @@ def test_drawn_while_work_lasts() -> None:
 def test_given_up_in_the_middle() -> None:
     """The terminal is as it was when work fails, though somebody still holds what was half done."""
     console, text = page()
-    with pytest.raises(ZeroDivisionError), bars.shown(console):
-        half_done = bars.tracked(range(3), "dividing")
+    with pytest.raises(ZeroDivisionError), bars.show_progress(console):
+        half_done = bars.track(range(3), "dividing")
         for number in half_done:
             1 / (1 - number)
     assert text.getvalue().count(HIDE) == text.getvalue().count(SHOW) == 1
@@ -84,8 +84,8 @@ def test_real_terminal() -> None:
     code = """
 import contextlib, io, time
 from seu_bench.utils import progress as bars
-with bars.shown(), contextlib.redirect_stderr(io.StringIO()):
-    for _ in bars.tracked(range(2), "working"):
+with bars.show_progress(), contextlib.redirect_stderr(io.StringIO()):
+    for _ in bars.track(range(2), "working"):
         time.sleep(0.4)
 print("result")
 """

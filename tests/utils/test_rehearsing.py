@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seu_bench.utils.rehearsing import abridged, metered, rehearsing
+from seu_bench.utils.rehearsing import abridge, meter_loops, rehearsal_mode
 
 
 class Work:
@@ -23,8 +23,8 @@ class Work:
 def test_equal_turns_are_booked() -> None:
     """Once two turns of one size cost the same, the last stands for its neighbours of that size, and no others."""
     work, taken = Work(), []
-    with rehearsing(lambda: None) as rehearsal, metered(work.read, work.add):
-        for turn in abridged([4] * 9 + [1]):
+    with rehearsal_mode(lambda: None) as rehearsal, meter_loops(work.read, work.add):
+        for turn in abridge([4] * 9 + [1]):
             taken.append(turn)
             work.done, work.flops, rehearsal.trained = work.done + 1, work.flops + 10, rehearsal.trained + 2
     assert taken == [0, 1, 9]
@@ -34,8 +34,8 @@ def test_equal_turns_are_booked() -> None:
 def test_turns_that_change_are_taken() -> None:
     """While costs, or what they hang on, still change, every turn is taken."""
     work, taken = Work(), []
-    with rehearsing(lambda: work.memory), metered(work.read, work.add):
-        for turn in abridged([4] * 12):
+    with rehearsal_mode(lambda: work.memory), meter_loops(work.read, work.add):
+        for turn in abridge([4] * 12):
             taken.append(turn)
             work.done += 1 + min(turn, 3)  # the same from the fourth on
             work.memory = min(turn, 6)  # full after the seventh
@@ -46,9 +46,9 @@ def test_turns_that_change_are_taken() -> None:
 def test_loops_within_loops() -> None:
     """What a loop within booked is part of the turn around it."""
     work = Work()
-    with rehearsing(lambda: None), metered(work.read, work.add):
-        for _ in abridged([1] * 50):
-            for _ in abridged([64] * 100 + [3]):
+    with rehearsal_mode(lambda: None), meter_loops(work.read, work.add):
+        for _ in abridge([1] * 50):
+            for _ in abridge([64] * 100 + [3]):
                 work.done += 1
     assert work.done == 50 * 101
 
@@ -56,9 +56,9 @@ def test_loops_within_loops() -> None:
 def test_only_speed() -> None:
     """With a limit a loop ends when the stage was measured for so long; turns without shorter ones are noted."""
     work = Work()
-    with rehearsing(lambda: None) as rehearsal, metered(work.read, work.add):
+    with rehearsal_mode(lambda: None) as rehearsal, meter_loops(work.read, work.add):
         rehearsal.limit, rehearsal.stage = 0.0, "training"
-        for _ in abridged([1] * 3):
-            for turn in abridged([1] * 3):
+        for _ in abridge([1] * 3):
+            for turn in abridge([1] * 3):
                 work.done += 1 + turn
     assert [(stage, costs) for stage, _, costs in rehearsal.turns] == [("training", (1, 0))]

@@ -36,7 +36,7 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
 
     def forward_of(self, sampled: Genotype) -> Forward:
         """The proxy network with the operations of the sample."""
-        return self.network.sampled(sample_of(sampled))
+        return self.network.sample_function(sample_of(sampled))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""

@@ -123,8 +123,8 @@ def draw(chart: Chart, width: float) -> Figure:
     height = 0.24 * len(chart.categories) + 0.8 if chart.categories else 0.57 * width
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
-    axes.set_xlabel(_folded(chart.x, width - 0.2, "axes.labelsize"))
-    axes.set_ylabel(_folded(chart.y, 0.6 * height, "axes.labelsize"))
+    axes.set_xlabel(_fold(chart.x, width - 0.2, "axes.labelsize"))
+    axes.set_ylabel(_fold(chart.y, 0.6 * height, "axes.labelsize"))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     for each in chart.series:
         _draw_series(axes, each)
@@ -135,7 +135,7 @@ def draw(chart: Chart, width: float) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
     if chart.categories:
-        names = [_folded(name, 0.35 * width, "ytick.labelsize", 1) for name in chart.categories]
+        names = [_fold(name, 0.35 * width, "ytick.labelsize", 1) for name in chart.categories]
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
     if chart.span:
@@ -174,11 +174,11 @@ def _draw_matrices(chart: Chart, whole: float) -> Figure:
     figure = Figure(figsize=(whole, rows * height), layout="compressed")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for place, (axes, (title, matrix)) in enumerate(zip(grid.flat, chart.matrices.items(), strict=False)):
-        axes.set_title(_folded(title, width * 0.58, "axes.titlesize", 3))
+        axes.set_title(_fold(title, width * 0.58, "axes.titlesize", 3))
         if place % columns == 0:
-            axes.set_ylabel(_folded(chart.y, 0.6 * height, "axes.labelsize"))
+            axes.set_ylabel(_fold(chart.y, 0.6 * height, "axes.labelsize"))
         if place + columns >= count:
-            axes.set_xlabel(_folded(chart.x, width - 0.2, "axes.labelsize"))
+            axes.set_xlabel(_fold(chart.x, width - 0.2, "axes.labelsize"))
             axes.tick_params(labelbottom=True)
         mesh = _draw_matrix(axes, matrix, width)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -208,13 +208,13 @@ def _with_legend(figure: Figure, series: Sequence[Series], width: float) -> Figu
         return figure
     letter = 0.58 * rcParams["legend.fontsize"] / 72  # inches of one, on average
     columns = max(1, min(3, len(handles), int(width / letter / min(max(map(len, handles)) + 9, 30))))
-    labels = [_folded(name, width / columns - 9 * letter, "legend.fontsize", 8) for name in handles]
+    labels = [_fold(name, width / columns - 9 * letter, "legend.fontsize", 8) for name in handles]
     legend = figure.legend(handles.values(), labels, loc="outside lower center", ncols=columns, handlelength=3)
     figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
     return figure
 
 
-def _folded(text: str, inches: float, size: str, lines: int = 4) -> str:
+def _fold(text: str, inches: float, size: str, lines: int = 4) -> str:
     """Break a text into lines of this length; what does not fit ends in an ellipsis."""
     letters = max(6, int(72 * inches / (0.58 * cast(dict[str, float], rcParams)[size])))
     return textwrap.fill(printable(text), letters, max_lines=lines, placeholder=" …", break_on_hyphens=False)

@@ -35,7 +35,7 @@ from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.plotting import plotly_figure
 from seu_bench.utils.files import check_output, refuse_link, write_atomic
 from seu_bench.utils.locks import folder_lock
-from seu_bench.utils.progress import tracked
+from seu_bench.utils.progress import track
 from seu_bench.utils.text import printable, spreadsheet_cell
 
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
@@ -162,11 +162,11 @@ def write_report(
         figures |= section.charts
     paths: list[Path] = []
     with folder_lock(folder):
-        for name, chart in tracked(list(figures.items()), "drawing figures"):
+        for name, chart in track(list(figures.items()), "drawing figures"):
             for form, content in render(chart, layout or Layout()).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-        write_atomic(page, _rendered(sections, ranks, outside, is_drawn=bool(figures)))
+        write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures)))
     return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
 
 
@@ -219,7 +219,7 @@ def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]
     return {f"{board.name}-{chart.kind}": chart for chart in found}, notes
 
 
-def _rendered(
+def _render(
     sections: Sequence[Section], ranks: Sequence[RankSection], outside: Sequence[str], *, is_drawn: bool
 ) -> str:
     """The page; all texts are escaped by Jinja2."""
