@@ -11,12 +11,13 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from seu_bench import Method
-from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
+from seu_bench.config import BackboneOptions, Schedule, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel
-from seu_bench.training import Cost, Phase, StrategyContext, TaskData, build_backbone
+from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone
 from seu_bench_kit import chain_of
 from seu_bench_kit.costing import fixed_size_cost
+from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -148,7 +149,7 @@ class Hat(Method):
     # On streams of a few steps the published penalty closes units before they have learned anything.
     check_options = {"hat_lambda": 0.05, "learning_rate": 0.1}
 
-    class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
+    class Options(PlateauOptions, BackboneOptions, TaskInferenceOptions):
         """Options of hard attention to the task."""
 
         tuning_grid: ClassVar[TuningGrid] = {
@@ -167,7 +168,9 @@ class Hat(Method):
             0.0, description="weight decay of SGD; only 0 leaves alone what earlier tasks use"
         )
         clip_norm: PositiveFloat | None = Field(10_000.0, description="largest norm of the gradient")
-        min_learning_rate: NonNegativeFloat | None = Field(1e-4, description="where the cosine schedule ends")
+        min_learning_rate: NonNegativeFloat | None = Field(
+            1e-4, description="where the cosine schedule ends; with lr_schedule=plateau training ends below it"
+        )
 
     options: Options
     model: GatedModel
@@ -196,6 +199,10 @@ class Hat(Method):
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training alone, in which units of earlier tasks are protected."""
         return [Phase(lambda: self._begin_training(task), lambda _: self._finish_task(task.index))]
+
+    def training_stage(self, task: TaskData) -> TrainingStage:
+        """Follow the validation loss where that was chosen."""
+        return PlateauStage(self, task) if self.lr_schedule == "plateau" else super().training_stage(task)
 
     def _finish_task(self, task: int) -> None:
         self._protection = None
@@ -250,4 +257,6 @@ class Hat(Method):
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
         """That of naive fine-tuning, and an embedding for each task and unit; nothing is kept beside the model."""
-        return fixed_size_cost(context, lambda: cls.make_model(context))
+        cost, options = fixed_size_cost(context, lambda: cls.make_model(context)), context.options
+        follows = options.lr_schedule == "plateau"
+        return at_least(cost, options.applied_to(context.protocol.training)) if follows else cost

@@ -88,7 +88,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         model: MultiHeadModel,
         schedule: Schedule,
         seed: int = 0,
-        lr_schedule: Literal["cosine", "constant"] = "cosine",
+        lr_schedule: Literal["cosine", "constant", "plateau"] = "cosine",
         restore: Literal["best_valid", "last"] = "best_valid",
         device: str | torch.device = "cpu",
         eval_mb_size: int = 512,
