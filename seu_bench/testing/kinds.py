@@ -178,7 +178,7 @@ def _skip_without_files(name: str, source: DatasetSource, root: Path | None) -> 
     state = source.state(root)
     if state.status not in ("embedded", "complete"):
         at = f" in {state.where}" if state.where is not None else ""
-        pytest.skip(f"the files of data set {name!r} are {state.status}{at}: seu-bench data {name}")
+        pytest.skip(f"the files of data set {name!r} are {state.status}{at}: seu-bench data fetch {name}")
 
 
 class MetricContract(Contract):
