@@ -107,6 +107,11 @@ def test_what_is_asked_for_takes_the_place_of_its_alternatives(tmp_path: Path) -
     assert (groups.groups, groups.classes_per_task, groups.first) == (((0, 1), ("2",)), None, None)
     with pytest.raises(SpecError, match="give either classes_per_task or groups"):
         BenchmarkFile(path).load({"stream.groups": [[0]], "stream.classes_per_task": 1})
+    path.write_text(OWN_FILE.replace("classes_per_task", "then"))
+    for key in ("then", "classes_per_task"):
+        asked = BenchmarkFile(path).load({f"stream.{key}": 5}).stream
+        assert isinstance(asked, ClassSplit) and asked.classes_per_task == 5
+    path.write_text(OWN_FILE)
     keys = {"stream.first": 4, "stream.classes_per_task": 3}
     plain, base = (BenchmarkFile(path).load(given).stream for given in ({}, keys))
     assert stream_identity(base) == {**stream_identity(plain), "first": 4, "classes_per_task": 3}

@@ -283,7 +283,7 @@ def test_faulty_classes(tmp_path: Path) -> None:
         ((Image.new("RGB", (4, 4)), (1, 2)), "image 0: it is no pair of an image and an int"),
         ((Image.new("RGB", (4, 4)), -1), "negative labels"),
         (Image.new("RGB", (4, 4)), "it is no pair"),
-        ((Image.new("F", (4, 4)), 1), "image 0: its pixels have more than 8 bits"),
+        ((Image.new("F", (4, 4)), 1), r"image 0: its pixels have more than 8 bits \(from 0.0 to 0.0, mode F\)"),
     ],
 )
 def test_class_that_gives_no_labels(answer: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,6 +337,28 @@ def test_contract_fails_for_passes_that_were_not_estimated(tmp_path: Path) -> No
         StrategyContract().test_leaves_a_complete_record(Broken(Twice.of).trial, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("train", "flops", "fault"),
+    [(1.0, (1.1, 1.01), "operations of learning"), (1.2, (None, None), "image passes: cost")],
+)
+def test_contract_fails_for_what_is_near_the_estimate(
+    tmp_path: Path, train: float, flops: tuple[float | None, ...], fault: str
+) -> None:
+    """The run takes 1 % fewer operations than the least, or fewer images than an estimate that has no operations."""
+
+    class Near(Broken):
+        def cost(self, context: StrategyContext) -> Cost:
+            cost, stages = super().cost(context), []
+            for stage in cost.stages:
+                most, least = (factor and int(factor * (stage.flops or 0)) for factor in flops)
+                stages.append(replace(stage, train=int(train * stage.train), flops=most, flops_min=least))
+            return replace(cost, stages=tuple(stages))
+
+    with pytest.raises(pytest.fail.Exception, match=fault):
+        trial = replace(Near().trial, exact_passes=flops == (None, None))
+        StrategyContract().test_leaves_a_complete_record(trial, tmp_path)
+
+
 def test_frozen_contract_fails_for_what_forgets() -> None:
     """Fine-tuning changes the logits of the first task."""
     with pytest.raises(pytest.fail.Exception, match="learning task 1 changed the logits of task 0"):
