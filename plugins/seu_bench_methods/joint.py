@@ -9,7 +9,7 @@ from seu_bench_methods.cumulative import Cumulative
 
 
 class Joint(Cumulative):
-    """Trains once on the whole stream: the upper reference, no lifelong learner."""
+    """Trains once on the whole stream: the upper reference, no continual (lifelong) learner."""
 
     name = "joint"
     reference = REFERENCE_ROWS["joint"]

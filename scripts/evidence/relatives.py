@@ -33,8 +33,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 
 #: What each of them must beat to be worth its name.
 TRIVIAL: Final[Mapping[str, str]] = {
-    "linear": "no lifelong learner: a linear classifier for each task; nothing is published of it",
-    "independent": "no lifelong learner: a network of its own for each task; nothing is published of it",
+    "linear": "no continual (lifelong) learner: a linear classifier for each task; nothing is published of it",
+    "independent": "no continual (lifelong) learner: a network of its own for each task; nothing is published of it",
 }
 
 

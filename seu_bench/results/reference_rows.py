@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
 
 #: What the usual references are, by the names of strategy and components. Records from before there was a key
-#: ``reference`` are known by these names.
+#: ``reference`` are known by these names; later ones hold the sentence, which therefore stays as it is.
 REFERENCE_ROWS: Final[Mapping[str, str]] = {
     "linear": "a linear classifier per task on the pixels, nothing shared",
     "independent": "a network of its own per task, nothing shared",

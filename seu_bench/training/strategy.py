@@ -72,7 +72,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     #: How the task of a test image is found where it is not known; ``None``: it is known, or there are no paths.
     task_inference: TaskInference | None = None
-    #: Whether it is trained once on the whole stream: a reference, and no lifelong learner.
+    #: Whether it is trained once on the whole stream: a reference, and no continual (lifelong) learner.
     whole_stream = False
     #: Name of the option that is the strength of the penalty, for whoever should lower it.
     penalty_strength = "the penalty's strength"

@@ -2,7 +2,7 @@
 
 - ``files``, ``reading``: atomic writes; regular files and folders read, nothing passed over
 - ``locks``: one process at a time for a run or a folder
-- ``text``, ``notebook``: text made safe for terminals, Markdown and LaTeX; HTML tables
+- ``text``: text made safe for terminals, Markdown and LaTeX
 - ``progress``: progress bars of long work
 - ``seeding``: seeds derived by purpose, random states
 - ``hardware``: cores and memory that are available, threads to compute with
