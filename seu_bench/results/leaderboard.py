@@ -431,7 +431,8 @@ def parse_view(
             board = board.view(kept, f"Pareto front of {' and '.join(metrics[name].column or name for name in names)}")
         if by is not None:
             rows = _by_metric(board.rows, by, metrics[by])
-            board = board.view(rows, f"sorted by {metrics[by].column or by}, the best first")
+            first = "the highest" if metrics[by].higher_is_better else "the lowest"
+            board = board.view(rows, f"sorted by {metrics[by].column or by}, {first} first")
         return board
 
     return view

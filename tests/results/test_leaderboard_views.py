@@ -182,7 +182,7 @@ def test_sort(tmp_path: Path, put: Put) -> None:
     by_size = parse_view(sort="params")(board)
     assert strategies(by_size) == ["small", "large", "nothing"]
     assert [row.number for row in by_size.rows] == [2, 1, 3]
-    assert by_size.views == ("sorted by parameters (M), the best first",)
+    assert by_size.views == ("sorted by parameters (M), the lowest first",)
     with pytest.raises(OptionError, match="did you mean 'mixed_score'"):
         parse_view(sort="mixed_scor")
 
