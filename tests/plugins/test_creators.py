@@ -275,3 +275,17 @@ def test_new_unit_stays_where_it_gains() -> None:
         assert same(stage.begun[epoch], stage.left[before])
     assert stage.result() == (1, 0, 1, 0)
     assert same(weights(stage.trained), stage.left[5])
+
+
+def test_reuse_first_measures_the_second_half() -> None:
+    """It learns from the accuracy on the second half, in evaluation mode, of the path tried."""
+    stage = creation("reuse_first", epochs=2)
+    assert isinstance(stage, ReuseFirstCreation)
+    stage.advance()
+    model: Any = stage.model
+    x, y = all_of(STREAM.tasks[2].train.part(10, 20))
+    model.eval()
+    with torch.no_grad():
+        right = model.forward_single_task(x, 2).argmax(dim=1) == y
+    assert stage.accuracy == stage.report.accuracy == int(right.sum()) / 10
+    assert stage.path == model.paths[2] == PATHS[1]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import binom
 from support.commands import Command
-from support.tiny import build, class_stream, same, weights
+from support.tiny import build, class_stream, context, registry, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -299,3 +299,12 @@ def test_published_sizes(command: Command, benchmark: str, backbone: str) -> Non
     train, valid = (54_000, 6_000) if benchmark == "pmnist" else (9_000, 1_000)
     found = document["stages"]["search"]
     assert (found["train"], found["evaluate"]) == (tasks * 2 * 50 * train, tasks * 2 * 50 * valid)
+
+
+def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
+    """Multiply-accumulates of one module a layer to ``active``: those of the perceptron's layers, written out."""
+    cost = registry().strategies.find("pathnet").factory.cost(context(stream().plan, "pathnet", QUICK))
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(64, 80), nn.ReLU(), nn.Linear(80, 80), nn.ReLU())
+    width = ModularNetwork(chain_of(backbone, "pathnet"), (2, 3, 2), 5).widths[0]
+    for bound, modules in ((cost.macs, 2), (cost.macs_min, 1)):
+        assert bound == tuple(modules * (64 * width + width * width) + width * classes for classes in (2, 3, 2))

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.components import GENOTYPES, grown, task_of
+from support.components import GENOTYPES, all_of, grown, task_of
 from support.tiny import class_stream, genotype
 
 from seu_bench_creators import InheritOptions, InheritSearchOptions
 from seu_bench_creators.inherit import InheritCreation, InheritSearch
-from seu_bench_kit import CreationTask, SearchTask
+from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_kit.contracts import SEARCH
 from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
 from seu_bench_kit.search_space import OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
@@ -190,3 +190,18 @@ def test_shared_layers(shared: int, stem: str) -> None:
     path = stage.run()
     new = [count - 1 for count in model.candidates]
     assert path == (*stage.related[:shared], *new[shared:])
+
+
+@pytest.mark.parametrize(("relation", "accuracy"), [("ridge", ridge_accuracy), ("knn", knn_accuracy)])
+def test_scores(relation: str, accuracy: Any) -> None:
+    """A classifier is fitted on the first half of the images and measured on the second."""
+    model = alike()
+    stage = inherit(model, relation=relation, images=40)
+    stage.advance()
+    x, y = all_of(asked(model).images.part(0, 40))
+    model.eval()
+    with torch.no_grad():
+        features = [model.features(x, path) for path in (APART[1], APART[0])]
+    expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
+    assert stage.scores == pytest.approx(expected)
+    assert stage.image_passes == 80

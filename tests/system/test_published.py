@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seu_bench
-from scripts.evidence import claims, inheritance, page, reference_numbers, scenarios, sweeps, transfer
+from scripts.evidence import claims, components, inheritance, page, reference_numbers, scenarios, sweeps, transfer
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
@@ -233,3 +233,10 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     assert found.sets["parameters"][0].rows["ewc"].mean("acc") == 0.2
     assert list(found.sets["quick"][0].rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
+
+
+def test_share_that_is_reused() -> None:
+    """Of the places of later tasks: task 1 reuses 1 of 2, task 2 reuses 2 of 2, one of them made by task 1."""
+    record = a_run("seu", 0, 0.5, paths=((0, 0), (0, 1), (0, 1)), unit_tasks=((0,), (0, 1)))
+    assert components.reused_share(record) == 0.75
+    assert components.reused_share(a_run("ewc", 0, 0.5)) is None
