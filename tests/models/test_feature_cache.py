@@ -279,3 +279,12 @@ def test_no_gradient() -> None:
             assert not value.requires_grad
             (value @ weight).sum().backward()
             assert weight.grad is not None and x.grad is None
+
+
+@pytest.mark.parametrize("budget", [0, 20_000, 30_000])
+def test_half_precision_with_any_budget(budget: int) -> None:
+    """Features without a place are rounded as those with one: results do not depend on memory here either."""
+    frozen = Frozen()
+    which = torch.randperm(90)
+    caches = [cache(dtype=torch.bfloat16), cache(budget, dtype=torch.bfloat16)]
+    assert equal(*answers(caches, frozen, which))

@@ -153,3 +153,13 @@ def test_told_to_stop(tmp_path: Path) -> None:
         143,
         ["pending", "interrupted"],
     )
+
+
+def test_executor_whose_jobs_go_on(tmp_path: Path) -> None:
+    """One that outlives its driver is not cancelled: the same command attaches to what runs."""
+    stop = StopRequest()
+    stop.ask(Interruption("interrupted by SIGINT", 130))
+    executor = Scripted()
+    executor.detaches = True
+    found, _ = driven(executor, tmp_path, stop=stop)
+    assert (executor.called, found.exit_code) == (["submit", "close"], 130)
