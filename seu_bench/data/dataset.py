@@ -154,6 +154,7 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
 
 def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) -> RawSplit:
     images, labels = split.images, np.asarray(split.labels)
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     faults: list[str] = []
     shape = count, info.channels, info.height, info.width
     if images.shape != shape or images.dtype != np.uint8:

@@ -229,9 +229,9 @@ def _choice(record: Record) -> list[Any]:
     """Choices of a record as comparable plain values."""
     options = [other_overrides(record) if part == "benchmark_overrides" else getattr(record, part) for part in CHOICES]
     # A protocol that was edited without a new version of its benchmark must not share a row with what it was.
-    settings = [options, protocol_settings(record), record.precision, record.threads, record.attach]
     names = [record.strategy, record.searcher, record.creator]
-    return [names, *settings, learner_code(record), record.submitter]
+    settings = [options, protocol_settings(record), record.variant, learner_code(record)]
+    return [names, *settings, record.submitter]
 
 
 def _free_name(record: Record, taken: Iterable[str], end: str = "") -> str:

@@ -18,7 +18,7 @@ from seu_bench.metrics import entry, task_forgetting
 from seu_bench.results.labels import adjective, canonical, components, other_overrides, protocol_layer, with_scenario
 from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.metric import UNITS, Metric
-from seu_bench.results.record import Record, learner_code
+from seu_bench.results.record import VARIANTS, Record, learner_code
 from seu_bench.results.record_metrics import (
     EVALUATION,
     METRICS,
@@ -145,7 +145,7 @@ def _by_task(record: Record) -> dict[int, dict[str, float | None]]:
 def _flat_settings(record: Record) -> dict[str, str]:
     document = record.model_dump(mode="json")
     del document["environment"]["threads"]  # the run's own are what decides
-    named = ("strategy", "seed", "precision", "threads", "attach", "status", "task_order", "options", "environment")
+    named = ("strategy", "seed", *VARIANTS, "status", "task_order", "options", "environment")
     sections = {
         **{name: document[name] for name in named},
         "searcher": record.searcher_options,
@@ -338,7 +338,7 @@ def _by_key(board: Leaderboard, chosen: _Chosen, metric: str) -> dict[_Key, Row]
 
 def _key(record: Record, chosen: _Chosen) -> _Key:
     """What makes a configuration, without options that protocol or tuning chose, here or on another benchmark."""
-    own: list[Any] = [other_overrides(record), record.precision, record.threads, record.attach, learner_code(record)]
+    own: list[Any] = [other_overrides(record), record.variant, learner_code(record)]
     for part, (_, options) in components(record).items():
         layer = protocol_layer(record, *part)
         own.append(

@@ -176,9 +176,7 @@ def changed_options(record: Record) -> dict[str, Any]:
 def _other_changes(record: Record) -> dict[str, Any]:
     """Changes that a label always names: of one record alone nothing else says them."""
     found = {f"benchmark.{key}": value for key, value in sorted(named_overrides(record).items())}
-    found |= {"attach": ",".join(record.attach)} if record.attach else {}
-    found |= {"precision": record.precision} if record.precision != "float32" else {}
-    return found | ({"threads": record.threads} if record.threads != 1 else {})
+    return found | {key: ",".join(value) if key == "attach" else value for key, value in record.variant.items()}
 
 
 def shared_changes(records: Sequence[Record]) -> dict[str, Any]:

@@ -37,6 +37,8 @@ _PER_TASK: Final = ("agem", "gem")
 #: Kinds of code that learn, and those of which the run id has all that decides.
 _LEARNERS: Final = ("strategy", "searcher", "creator", "backbone", "attached plugin")
 FILES: Final = ("benchmark", "benchmark file")
+#: Fields of a run that make it a run of another configuration where they are not at their default.
+VARIANTS: Final = ("attach", "precision", "threads")
 
 #: A name that files are called by. A record may come from a stranger: none of its names may lead out of a folder.
 FileName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=200)]
@@ -262,6 +264,12 @@ class Record(Versioned):
         metrics = [(name, f"{value:,.7g}") for name, value in self.metrics.items() if value is not None]
         accuracies = html_table(what, ["accuracy (%) after", *map(str, range(len(matrix)))], matrix, notes)
         return "\n".join((accuracies, html_table("metrics", ["metric", "value"], metrics)))
+
+    @property
+    def variant(self) -> dict[str, Any]:
+        """Those of :data:`VARIANTS` that are not at their default, by name."""
+        values = {name: getattr(self, name) for name in VARIANTS}
+        return {name: value for name, value in values.items() if value != type(self).model_fields[name].default}
 
     @property
     def submitter(self) -> str | None:

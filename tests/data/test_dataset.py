@@ -27,7 +27,7 @@ def with_train(images: Any, labels: Any = LABELS) -> RawDataset:
 
 @pytest.mark.parametrize("kind", ["int32", "uint16", ">i2", "uint64"])
 def test_labels_of_any_width(kind: str) -> None:
-    data = with_train(IMAGES, LABELS.astype(kind))
+    data = with_train(IMAGES, LABELS.astype(kind)[:, None])
     assert data.checksum() == DATA.checksum() and data.train.labels.dtype == np.int64
 
 
