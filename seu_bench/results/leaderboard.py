@@ -422,8 +422,7 @@ def parse_view(
     def view(board: Leaderboard) -> Leaderboard:
         for name, limit in limits.items():
             kept = [row for row in board.rows if (mean := row.mean(name)) is not None and mean <= limit]
-            metric = metrics[name]
-            board = board.view(kept, f"{metric.column or name} at most {metric.format_cell(limit)}")
+            board = board.view(kept, f"{metrics[name].column or name} at most {metrics[name].format_cell(limit)}")
         if pareto is not None:
             names = axes or [ACCURACY, size_axis(board.rows)]
             front = not_dominated(board.learners, names, metrics)
