@@ -102,3 +102,24 @@ def test_image_passes_of_naive(command: Command, benchmark: str) -> None:
     }
     assert document["image_passes"] == train + valid
     assert document["evaluation_passes"] == tested
+
+
+@pytest.mark.parametrize("benchmark", SIZES)
+@pytest.mark.long
+def test_image_passes_of_seu(command: Command, benchmark: str) -> None:
+    """A hundred epochs of search in every task and of creation from the second on, on half of the images each, and
+    1024 of the first half for BatchNorm's statistics."""
+    document = cost(command, "--strategy", "seu", "--benchmark", benchmark, "--protocol", "paper")
+    sizes = SIZES[benchmark]
+    half, recalibrated, tasks = 100 * sizes[0][0] // 2, 100 * 1024, len(sizes)
+    assert document["stages"]["search"] == {
+        "train": tasks * half,
+        "evaluate": tasks * (half + recalibrated),
+        "image_passes": tasks * (2 * half + recalibrated),
+    }
+    assert document["stages"]["creation"]["train"] == (tasks - 1) * half
+    assert document["stages"]["training"]["train"] == 50 * tasks * sizes[0][0]
+    both = document["image_passes"] + document["evaluation_passes"]
+    assert both == sum(stage["image_passes"] for stage in document["stages"].values())
+    given = cost(command, "--strategy", "seu", "--benchmark", benchmark, "-o", "genotype=darts_v1")
+    assert "search" not in given["stages"]

@@ -12,7 +12,8 @@ import pytest
 
 import seu_bench_benchmarks
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
-from seu_bench.config.streams import DatasetSequence, DrawnTasks
+from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks
+from seu_bench.data.sources import DigitsSource
 from seu_bench.errors import SpecError
 from seu_bench_benchmarks.datasets import DATASETS
 
@@ -136,3 +137,14 @@ def test_examples_of_the_documentation_load(tmp_path: Path) -> None:
     assert kinds == {"folder", "npz", "torchvision"}
     for name in [*NAMES, *DATASETS]:
         assert f"`{name}`" in text
+
+
+def test_split_digits_constants_are_those_of_its_training_images() -> None:
+    spec = load("split_digits")
+    assert isinstance(spec.stream, ClassSplit)
+    assert (spec.stream.classes_per_task, spec.stream.validation) == (2, 0.15)
+    data = DigitsSource().load(None)
+    pixels = data.train.images / 255.0
+    assert spec.stream.input.mean == pytest.approx((pixels.mean(),), abs=1e-6)
+    assert spec.stream.input.std == pytest.approx((pixels.std(),), abs=1e-6)
+    assert (spec.protocols["quick"].images.train or 0) > max(data.info.train_per_class or ()) * 2

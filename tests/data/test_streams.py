@@ -321,3 +321,16 @@ def test_first_tasks() -> None:
     assert len(prints) == 5
     with pytest.raises(RequestError, match="3 tasks, fewer than 4"):
         build_stream(SPEC, lambda _: DATA, ImageLimits(), 2, first_tasks=4)
+
+
+def test_computed_statistics() -> None:
+    """Without a mean the training images give it, all of them, per channel."""
+    data = raw_dataset([10, 10], [4, 4], channels=3)
+    data.train.images[:, 2] = 51
+    spec = classes_spec(groups=[[0], [1]], order="fixed", input={})
+    stream = made(spec, data)
+    x = torch.cat([everything(part)[0] for task in stream.tasks for part in (task.train, task.valid)]).double()
+    assert x.shape[0] == 20
+    torch.testing.assert_close(x.mean(dim=(0, 2, 3)), torch.zeros(3).double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(x.std(dim=(0, 2, 3), correction=0)[:2], torch.ones(2).double(), atol=1e-6, rtol=0)
+    assert bool(torch.isfinite(x).all())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 import torch
 from support.commands import Command, Install
 
+import seu_bench
 from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
@@ -190,3 +194,34 @@ def test_other_threads_are_another_run(tiny: Path, tmp_path: Path) -> None:
     torch.set_num_threads(before)
     assert f"-threads{many}-" in ids[many] and "threads" not in ids[1]
     assert ids[1].rpartition("-")[2] != ids[many].rpartition("-")[2]
+
+
+MAIN = (sys.executable, "-m", "seu_bench.cli.main")
+
+
+@pytest.mark.long
+def test_whoever_asks_on_whichever_machine(tmp_path: Path) -> None:
+    """The same weights by the command, a sweep and Python, whatever the environment says of threads."""
+    asked = ("--strategy", "naive", "--protocol", "smoke", "--device", "cpu")
+    records = []
+    for name, threads, what in (("one", "1", "run"), ("two", "2", "run"), ("sweep", "2", "sweep")):
+        command = [*MAIN, what, *asked, "--results", str(tmp_path / name)]
+        done = subprocess.run(
+            command, env={**os.environ, "OMP_NUM_THREADS": threads}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        (path,) = (tmp_path / name / "runs").iterdir()
+        records.append(read_record(path))
+    records.append(seu_bench.run("naive", protocol="smoke", device="cpu", results=tmp_path / "python"))
+    assert {record.environment.threads for record in records} == {1}
+    assert len({record.weights_sha256 for record in records}) == 1
+    assert len({record.run_id for record in records}) == 1
+
+
+def test_same_seed_same_record(tiny: Path, tmp_path: Path) -> None:
+    """Two runs of one seed differ in clocks alone; another seed is another run."""
+    first, second = (make(tmp_path / name).record for name in "ab")
+    assert without_times(first) == without_times(second)
+    assert first != second
+    other = make(tmp_path / "a", seed=1).record
+    assert (other.accuracy_matrix, other.run_id) != (first.accuracy_matrix, first.run_id)

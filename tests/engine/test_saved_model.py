@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from support import tiny
-from support.commands import RunFolders
+from support.commands import SMALL_SEU, Command, RunFolders, folder_of_run
 from torch import nn
 
 import seu_bench
@@ -249,3 +249,12 @@ def test_record_that_does_not_fit(copy: Path, fields: dict[str, Any], told: str)
         fields = {"options": read_record(copy).options | fields["options"]}
     changed(copy, **fields)
     assert told.replace("\\", "") in refused(copy).what
+
+
+@pytest.mark.long
+def test_equal_runs_leave_equal_bytes(command: Command, folders: RunFolders, tmp_path: Path) -> None:
+    """The same run in another folder: the same file, bit by bit."""
+    small = ("--protocol", "smoke", "--limit", 12, "-o", "epochs=1", "--device", "cpu", *SMALL_SEU)
+    again = folder_of_run(command, "--strategy", "seu", *small, "--results", tmp_path)
+    assert again.name == folders["seu"].name
+    assert (again / MODEL_NAME).read_bytes() == (folders["seu"] / MODEL_NAME).read_bytes()

@@ -18,7 +18,10 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.saved_model import load_model
 from seu_bench.engine.verification import request_of, verify
 from seu_bench.errors import RequestError
-from seu_bench.results.record import Record
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.record import Record, write_record
+from seu_bench.results.record_files import find_record
+from seu_bench.results.record_metrics import compute_metrics
 
 #: Training and test images of each of five classes; class 3 has one test image.
 TRAIN, TEST = (40, 40, 40, 8, 40), (24, 12, 12, 1, 6)
@@ -162,3 +165,33 @@ def test_a_strategy_that_needs_task_labels_is_refused_without(strategy: str, sce
     assert "infer_task=entropy" in str(error.value.remedy) and "er_ace" in str(error.value.remedy)
     assert strategy not in str(error.value.remedy).rpartition(": ")[2].split(", ")
     assert resolve(registry(), asked(infer_task="energy")).spec.run_id.startswith(f"split_digits-{scenario}-")
+
+
+def test_verify_counts_anew(learn: Learn, benchmark: Path, tmp_path: Path) -> None:
+    """An answer moved from one class to another leaves every accuracy of a task as it was, and is found."""
+    record = learn()
+
+    def found() -> dict[str, bool | None]:
+        made = verify(Registry(), record.run_id, results=tmp_path, device="cpu", benchmark=benchmark)
+        return {check.name: check.passed for check in made.checks}
+
+    assert all(found().values())
+    ((right, images), *others), last = record.task_class_counts
+    moved = record.model_copy(update={"task_class_counts": (((right - 1, images - 1), *others), last)})
+    moved = moved.model_copy(
+        update={"metrics": record.metrics | {"balanced_acc": compute_metrics(moved)["balanced_acc"]}}
+    )
+    write_record(tmp_path, moved)
+    assert [name for name, passed in found().items() if passed is False] == ["record", "accuracy"]
+
+
+def test_icarl_learns_a_class_again(stream: Path, tmp_path: Path) -> None:
+    """From labels, not from what it said of the class before: here it knew nothing of it. Sizes are as estimated."""
+    text = stream.read_text().replace("[[0, 1], [2, 1]]", "[[0], [1, 2], [0, 1]]")
+    again = stream.with_name("three.toml")
+    again.write_text(text)
+    record = seu_bench.run(
+        "icarl", str(again), options={"backbone": "mlp", "epochs": 20, "memory": 9}, results=tmp_path
+    )
+    assert list(record.accuracy_matrix[-1]) == [1, 1, 1]
+    assert find_record(tmp_path, record.run_id).memory_by_kind["exemplars"] == 9 * 66

@@ -290,3 +290,21 @@ def test_operations_leave_memory_whole() -> None:
     done = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "whole"
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_separable(kernel: int, stride: int) -> None:
+    """Twice ReLU, depthwise, pointwise, norm; only the first time with the stride."""
+    torch.manual_seed(0)
+    module = make_operation(f"sep_conv_{kernel}x{kernel}", 4, stride, affine=True)
+    unsettled(module)
+    assert isinstance(module, nn.Sequential)
+    parts = [part for part in module if not isinstance(part, nn.ReLU)]
+    x = images_operations()
+    y = conv(functional.relu(x), parts[0], stride, kernel // 2)
+    y = norm(conv(y, parts[1]), parts[2])
+    y = conv(functional.relu(y), parts[3], 1, kernel // 2)
+    y = norm(conv(y, parts[4]), parts[5])
+    assert torch.equal(module(x), y)
+    assert parts[0].weight.shape == (4, 1, kernel, kernel) and parts[1].weight.shape == (4, 4, 1, 1)

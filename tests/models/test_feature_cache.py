@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from support.features import CHUNK, TEST, TRAIN, Frozen, all_of, answers, batche
 from support.tiny import CPU, all_threads, one_thread
 from torch import Tensor, nn
 
-from seu_bench.data.images import sample_ids_of
+from seu_bench.data.images import sample_ids_of, tag_batch
 from seu_bench.models.feature_cache import Form, Table, Tier, Values, feature_tiers
 from seu_bench.utils import hardware
 from seu_bench.utils.hardware import free_host_memory
@@ -237,3 +238,53 @@ def test_budget_on_a_gpu() -> None:
     on_device, host = feature_tiers(device, free)
     assert on_device.limit == pytest.approx(free / 2, rel=0.2)
     assert on_device.limit + host.limit == free
+
+
+def slots_of_nobody() -> Any:
+    """Marks of someone else's."""
+    from seu_bench.data.images import SampleIds
+
+    return SampleIds("nobody", torch.arange(11))
+
+
+def test_unknown_images_are_computed() -> None:
+    """Test images, changed batches and those of another cache: as they are, in one batch, and nothing is kept."""
+    kept, other, frozen = cache(), cache(), Frozen()
+    numbered, foreign = kept.number(TRAIN), other.number(TRAIN)
+    changed, _ = numbered.gather(torch.arange(11))
+    changed += 1
+    for x in (
+        all_of(TEST.part(0, 11)),
+        all_of(foreign.part(0, 11)),
+        changed,
+        tag_batch(changed.clone(), slots_of_nobody()),
+    ):
+        frozen.sizes = set()
+        assert equal(kept.get(x, "key", frozen), frozen(x))
+        assert frozen.sizes == {11}
+    assert kept.peak_bytes == 0
+
+
+def test_no_gradient() -> None:
+    """Neither through what is read nor through what is computed; what is computed of it has one."""
+    for kept in (cache(), cache(0), cache(20_000)):
+        weight = torch.ones(3, requires_grad=True)
+
+        def compute(x: Tensor, weight: Tensor = weight) -> tuple[Tensor]:
+            return (x.flatten(1)[:, :3] * weight,)
+
+        for images in (kept.number(TRAIN), TEST):
+            x = all_of(images.part(0, 12)).requires_grad_()
+            (value,) = kept.get(x, "key", compute)
+            assert not value.requires_grad
+            (value @ weight).sum().backward()
+            assert weight.grad is not None and x.grad is None
+
+
+@pytest.mark.parametrize("budget", [0, 20_000, 30_000])
+def test_half_precision_with_any_budget(budget: int) -> None:
+    """Features without a place are rounded as those with one: results do not depend on memory here either."""
+    frozen = Frozen()
+    which = torch.randperm(90)
+    caches = [cache(dtype=torch.bfloat16), cache(budget, dtype=torch.bfloat16)]
+    assert equal(*answers(caches, frozen, which))

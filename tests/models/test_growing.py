@@ -11,7 +11,7 @@ from torch import nn
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, freeze, is_frozen
 from seu_bench_backbones.networks import mlp, resnet18
-from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, run_chain
+from seu_bench_kit import AlexNetShape, GrowingNetwork, chain_of, pack_bits, packed_bytes, run_chain, unpack_bits
 from seu_bench_kit.blocks import alexnet
 
 CLASSES = (2, 3, 4)
@@ -160,3 +160,15 @@ def test_freezing_frees_gradients() -> None:
     freeze(frozen, parameter)
     assert is_frozen(frozen, parameter) and not is_frozen(frozen, other) and is_frozen(nn.ReLU())
     assert frozen.weight.grad is None and parameter.grad is None and other.weight.grad is not None
+
+
+def test_bits_are_in_order() -> None:
+    assert pack_bits(torch.tensor([True, False, True, *[False] * 5, True])).tolist() == [5, 1]
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (3, 5), (2, 3, 3, 3), (0,)])
+def test_there_and_back(shape: tuple[int, ...]) -> None:
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    packed = pack_bits(mask)
+    assert (packed.dtype, packed.nbytes) == (torch.uint8, packed_bytes(mask.numel()))
+    assert torch.equal(unpack_bits(packed, shape), mask)

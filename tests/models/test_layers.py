@@ -10,6 +10,7 @@ import torch
 from support.tiny import all_threads, one_thread
 from torch import Tensor, nn
 from torch.autograd import gradcheck
+from torch.utils.flop_counter import FlopCounterMode
 
 from seu_bench.models.layers import Dropout
 from seu_bench_kit.kernels import (
@@ -165,3 +166,27 @@ def test_concatenated_channels(layout: torch.memory_format) -> None:
         part.register_hook(lambda grad: seen.append(grad.is_contiguous(memory_format=torch.channels_last)))
     concatenate(inner).mean(dim=(2, 3)).square().sum().backward()
     assert seen == [True, True]
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=str)
+def test_operations_counted_are_torchs(shape: tuple[int, int, int]) -> None:
+    """Multiply-accumulates are what they are for torch's convolution, with and without gradients."""
+    ours, torchs = made(4, *shape)
+    counts = []
+    for module in (ours, torchs):
+        for enabled in (True, False):
+            with torch.set_grad_enabled(enabled), FlopCounterMode(display=False) as counter:
+                module(random(1, 4, 8, 8))
+            counts.append(counter.get_total_flops())
+    assert len(set(counts)) == 1 and counts[0] > 0
+
+
+def test_gradient_follows_the_mask() -> None:
+    """Dropped values get no gradient, the rest the same factor."""
+    torch.manual_seed(2)
+    x = torch.randn(5, 7, requires_grad=True)
+    out = Dropout(0.5)(x)
+    out.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(out.detach(), x.detach() * x.grad)
+    assert set(x.grad.unique().tolist()) == {0.0, 2.0}

@@ -15,6 +15,7 @@ from seu_bench.errors import RequestError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
 from seu_bench.training.backbones import backbone_model
+from seu_bench_kit.blocks import AlexNetShape, alexnet
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
@@ -151,3 +152,11 @@ def test_images_that_are_too_small(image: tuple[int, int, int]) -> None:
         model(image)
     assert "stream.input.pad" in str(error.value.remedy)
     assert model(image, backbone="mlp", width=0.1).eval()(torch.zeros(2, *image), 0).shape == (2, 2)
+
+
+def test_alexnet_of_the_paper() -> None:
+    """The published numbers of parameters of each layer, and of the network."""
+    shape = AlexNetShape.of(3, 32, 32)
+    sizes = [sum(parameter.numel() for parameter in module.parameters()) for module in alexnet(shape)]
+    assert [size for size in sizes if size] == [1792, 73_856, 295_168, 8_390_656, 4_196_352]
+    assert [module.p for module in alexnet(shape) if isinstance(module, torch.nn.Dropout)] == [0.2, 0.2, 0.5, 0.5, 0.5]

@@ -154,3 +154,33 @@ def test_best_reward_is_chosen() -> None:
     for _ in range(60):
         stage.learn((0, 4, 0, 6) * 8, 0.85, 0.0)
     assert stage.result() == decode(SearchSpace(), lucky)
+
+
+def test_one_update_by_hand() -> None:
+    """From the last decision to the first: the reward at the end, half of it before, and the best that follows."""
+    learner = QLearner((2, 3), rate=0.5, discount=0.5, initial=0.5)
+    learner.learn((1, 2), 0.8)
+    # Last: 0.5 + 0.5 (0.8 - 0.5). First: 0.5 + 0.5 (0.4 + 0.5 * 0.65 - 0.5).
+    assert learner.values[1][1].tolist() == pytest.approx([0.5, 0.5, 0.65], abs=1e-15)
+    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125], abs=1e-15)
+    assert learner.values[1][0].tolist() == [0.5] * 3
+    learner.learn((1, 0), 0.1)
+    # Last: 0.5 + 0.5 (0.1 - 0.5) = 0.3. First: the best that follows is still 0.65, of the other choice.
+    assert learner.values[1][1].tolist() == pytest.approx([0.3, 0.5, 0.65], abs=1e-15)
+    assert learner.values[0][0].tolist() == pytest.approx([0.5, 0.6125 + 0.5 * (0.05 + 0.5 * 0.65 - 0.6125)], abs=1e-15)
+
+
+def test_decoding_by_hand() -> None:
+    """The second source is counted among those that are left, and edges are in the order of their sources."""
+    sequence = [1, 0, 0, 6, 2, 3, 1, 0, 0, 1, 0, 2, 4, 5, 3, 4]
+    found = decode(SearchSpace(cell_types=1), sequence)
+    assert [tuple(edge) for edge in found.normal] == [
+        (2, 0, "dil_conv_5x5"),
+        (2, 1, "max_pool_3x3"),
+        (3, 1, "max_pool_3x3"),
+        (3, 2, "sep_conv_3x3"),
+        (4, 0, "avg_pool_3x3"),
+        (4, 1, "skip_connect"),
+        (5, 3, "sep_conv_5x5"),
+        (5, 4, "dil_conv_3x3"),
+    ]

@@ -34,6 +34,10 @@ def test_earlier_paths() -> None:
     assert earlier_paths(model, 3) == [PATHS[2], PATHS[1], PATHS[0]]
 
 
+def changed_layers(path: Sequence[int], other: Sequence[int]) -> list[int]:
+    return [layer for layer, (one, two) in enumerate(zip(path, other, strict=True)) if one != two]
+
+
 @pytest.mark.parametrize(("stem", "path"), [("selectable", (1, 2, 1, 2)), ("shared", (0, 2, 1, 2))])
 def test_all_new(stem: str, path: tuple[int, ...]) -> None:
     """The newest unit of every layer; where all tasks share a stem, that one. No image is passed."""
@@ -275,3 +279,64 @@ def test_new_unit_stays_where_it_gains() -> None:
         assert same(stage.begun[epoch], stage.left[before])
     assert stage.result() == (1, 0, 1, 0)
     assert same(weights(stage.trained), stage.left[5])
+
+
+def test_reuse_first_measures_the_second_half() -> None:
+    """It learns from the accuracy on the second half, in evaluation mode, of the path tried."""
+    stage = creation("reuse_first", epochs=2)
+    assert isinstance(stage, ReuseFirstCreation)
+    stage.advance()
+    model: Any = stage.model
+    x, y = all_of(STREAM.tasks[2].train.part(10, 20))
+    model.eval()
+    with torch.no_grad():
+        right = model.forward_single_task(x, 2).argmax(dim=1) == y
+    assert stage.accuracy == stage.report.accuracy == int(right.sum()) / 10
+    assert stage.path == model.paths[2] == PATHS[1]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "chosen"), [((), None), ((0,), 1), ((1,), 0), ((0, 1), 1)], ids=["none", "first", "second", "both"]
+)
+def test_path_of_the_best_probe(quiet: tuple[int, ...], chosen: int | None) -> None:
+    """The earlier path whose features separate this task's classes is begun with; of equal ones the latest."""
+    model = grown(paths=APART)
+    for task in quiet:
+        dead(model, APART[task])
+    images = task_of(model).images
+    (x, y), (check_x, check_y) = (all_of(half) for half in images.halves())
+    model.eval()
+    with torch.no_grad():
+        accuracies = [
+            ridge_by_sklearn(model.features(x, path), y, model.features(check_x, path), check_y) for path in APART[:2]
+        ]
+    if chosen is None:
+        chosen = 0 if accuracies[0] > accuracies[1] else 1
+    elif len(quiet) == 1:
+        assert accuracies[chosen] > accuracies[1 - chosen]
+    else:
+        assert accuracies[0] == accuracies[1]
+    # So many epochs that all 10 images of each half are probed.
+    stage = frugal(model, epochs=20)
+    stage.advance()
+    assert stage.image_passes == 10 + 2 * 20
+    assert stage.contenders == prefixes(APART[chosen], newest_path(model))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "layers"),
+    [
+        (1, []),
+        (2, [3]),
+        (6, [3, 2, 1, 0]),
+        # Seven for old units; three for each layer, and the one left over for the last.
+        (20, [3, 3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0]),
+    ],
+)
+def test_layers_from_last_to_first(epochs: int, layers: list[int]) -> None:
+    """Later epochs try the new unit of one layer each, the last layer first; where nothing gains, all else is old."""
+    stage = told(*[0.5] * epochs)
+    stage.run()
+    tried = stage.tried[epochs - len(layers) :]
+    assert [changed_layers(path, stage.tried[0]) for path in tried] == [[layer] for layer in layers]
+    assert all(path[layer] == stage.model.candidates[layer] - 1 for path, layer in zip(tried, layers, strict=True))

@@ -18,6 +18,7 @@ from seu_bench_den.weights import (
     OldLayer,
     distance,
     drifted_units,
+    expansion_rule,
     old_layers,
     reached_units,
     shrink_units,
@@ -257,3 +258,25 @@ def test_other_backbones_are_refused(backbone: str, told: str) -> None:
     with pytest.raises(RequestError, match=told) as error:
         learner({"backbone": backbone})
     assert error.value.remedy == "choose one with -o backbone=mlp or -o backbone=den_mlp"
+
+
+def test_group_sparsity_removes_useless_units() -> None:
+    """Units are drawn to a target t by the gradient of |w - t|^2 / 2, with a group penalty of 1: those of |t| < 1 end
+    at exactly 0 and go, that of |t| = 5 ends at t (1 - 1/5) and stays."""
+    made = network(2, 2, 2)
+    made.grow((0, 0))
+    made.widen((3, 0))
+    rule, layer = expansion_rule(made, 1), made.layer(0)
+    targets = torch.tensor([[0.3, 0.4], [3.0, 4.0], [0.0, -0.9]])
+    for _ in range(400):
+        with torch.no_grad():
+            layer.own["1"] -= 0.1 * (layer.own["1"] - targets)
+            layer.biases["1"] -= 0.1 * layer.biases["1"]
+        rule.shrink(0.0, 0.1)
+    assert torch.allclose(layer.own["1"][1], torch.tensor([2.4, 3.2]))
+    assert layer.own["1"][[0, 2]].tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    x = torch.randn(5, 1, 1, 2)
+    before = made(x, 1)
+    made.keep([useful_units(layer.own["1"], layer.biases["1"]), torch.ones(0, dtype=torch.bool)])
+    assert (made.added_units(1), made.layer(0).own["1"].shape) == ((1, 0), (1, 2))
+    assert torch.allclose(made(x, 1), before, rtol=0, atol=1e-12)

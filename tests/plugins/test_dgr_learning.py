@@ -176,3 +176,11 @@ def test_range_of_images() -> None:
     )
     drawn = model.images(50).detach()
     assert bool((drawn >= low[:, None, None] - 1e-5).all()) and bool((drawn <= high[:, None, None] + 1e-5).all())
+
+
+def test_size_of_the_autoencoder() -> None:
+    """By closed form, for pixels p, hidden units h and z latents."""
+    pixels, hidden, latent = 3 * 9 * 7, 16, 5
+    encoder = pixels * hidden + hidden + hidden * hidden + hidden + 2 * (hidden * latent + latent)
+    decoder = latent * hidden + hidden + hidden * hidden + hidden + hidden * pixels + pixels
+    assert count_parameters(made((3, 9, 7))) == encoder + decoder

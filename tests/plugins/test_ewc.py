@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from support.tiny import registry
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
+from seu_bench.config.run import Request
 from seu_bench.data.images import TaskImages
+from seu_bench.engine.resolve import resolve
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.method import Step
 from seu_bench.training.stage import TaskData
@@ -177,3 +180,21 @@ def test_dropout(estimator: str, active: bool) -> None:
         stage(strategy, images(9), estimator).run()
         assert (strategy.model.training, dropout.training, norm.training) == (training, training, not training)
     assert set(modes) == {(active, False)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("split_cifar10", 50_000),
+        ("split_cifar100", 20_000),
+        ("pmnist", 20_000),
+        ("mixture", 20_000),
+        ("split_digits", 20_000),
+    ],
+)
+def test_lambda_of_the_benchmarks(name: str, value: float) -> None:
+    """The paper's strength of each benchmark, unless the user gives another."""
+    for given in ({}, {"ewc_lambda": 7}):
+        run = resolve(registry(), Request(strategy="ewc", benchmark=name, protocol="paper", options=given))
+        chosen: Any = run.options
+        assert (chosen.ewc_lambda, chosen.fisher) == (given.get("ewc_lambda", value), "batch")

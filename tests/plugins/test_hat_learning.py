@@ -200,3 +200,12 @@ def test_penalty_without_free_units_is_zero() -> None:
     penalty.backward()
     assert float(penalty.detach()) == 0.0
     assert gate.grad is not None and gate.grad.tolist() == [0.0, 0.0]
+
+
+def test_hat_mlp() -> None:
+    """Two layers of 2000, dropout of .2 on the pixels and .5 behind both."""
+    backbone, features = registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 1.0)
+    assert features == 2000
+    assert sum(weight.numel() for weight in backbone.parameters()) == 785 * 2000 + 2001 * 2000
+    assert [module.p for module in backbone if hasattr(module, "p")] == [0.2, 0.5, 0.5]
+    assert registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 0.25)[1] == 500

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,11 @@ import pytest
 import torch
 from support.commands import Command
 from support.tiny import (
+    CPU,
+    build,
     class_stream,
+    context,
+    registry,
     same,
     weights,
 )
@@ -22,11 +27,12 @@ from torch.nn import functional
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
-from seu_bench.models.sizes import count_parameters
+from seu_bench.models.sizes import count_macs, count_parameters
+from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import TaskData
 from seu_bench_kit.blocks import AlexNetShape
 from seu_bench_ltg.method import LearnToGrow, StructureSearch
-from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture
+from seu_bench_ltg.network import Choice, Decision, GrowingAlexNet, Mixture, Stop
 
 #: One channel, 8x8, without dropout: what is computed has one answer.
 SHAPE = AlexNetShape(1, 8, 8, (2, 3, 4), 5, dropout=(0.0,) * 5)
@@ -281,3 +287,80 @@ def test_cost_is_from_all_reused_to_all_new(command: Command, benchmark: str, le
             "evaluate": 9 * 50 * 6000,
             "image_passes": 9 * 50 * (half + steps * 128 + 6000),
         }
+
+
+def cost_of(source: TaskStream, options: Mapping[str, Any]) -> Cost:
+    found: Cost = registry().strategies.find("ltg").factory.cost(context(source.plan, "ltg", options))
+    return found
+
+
+def rescaled(module: nn.Module) -> None:
+    """He's initialisation of what trains: narrow layers then hand on signals of the size that they get."""
+    for part in module.modules():
+        if isinstance(part, (nn.Conv2d, nn.Linear)) and part.weight.requires_grad:
+            nn.init.kaiming_normal_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+def test_best_state_and_its_choice_are_restored() -> None:
+    """The candidates of the lowest validation loss, penalty included, are chosen, with their weights then."""
+    valid = images(24, seed=7)  # other noise, of which nothing can be learned: its loss goes up and down
+    model = network()
+    rescaled(model.requires_grad_(True))
+    model.freeze()
+    schedule = {"learning_rate": 0.3}
+    stage = search(
+        model, images(24), valid=valid, batch=3, epochs=8, size_penalty=0.02, cosine=False, schedule=schedule
+    )
+    rescaled(stage.mixture)
+    losses, kept = [], []
+    while stage.epoch < stage.epochs:
+        stage.advance()
+        with torch.no_grad():
+            losses.append(float(loss_by_hand(stage, valid.store, valid.labels)))
+        kept.append(weights(stage.mixture))
+    best = losses.index(min(losses))
+    assert 0 < best < 7
+    stage.run()
+    assert stage.best.loss == pytest.approx(losses[best], rel=1e-5)
+    assert same(weights(stage.mixture), kept[best])
+
+
+def test_the_largest_path_is_the_cost() -> None:
+    """A path through all adapters has exactly the most multiply-accumulates, one of new units the least."""
+    source = stream()
+    options = {"width": 0.25}
+    cost = cost_of(source, options)
+    for kind, expected in (("adapt", cost.macs), ("new", cost.macs_min)):
+        model: GrowingAlexNet = build(source, "ltg", **options).model
+        model.grow_anew(0)
+        for task in (1, 2):
+            new = Choice("new", task)
+            grown(model, task, *[Choice("adapt", 0) if kind == "adapt" else new] * 3, *[new] * 2)
+        model.eval()
+        for task in range(3):
+            found = count_macs(lambda x, task=task, model=model: model(x, task), (1, 8, 8), CPU)  # type: ignore[misc]
+            assert found == expected[task]
+    assert all(before < after for before, after in pairwise(cost.macs[::2]))
+
+
+def test_adapters_stack() -> None:
+    """Three tasks adapt one unit: each path has the adapters that were there when it was made, and a reuse those of
+    its own time; outputs are the sum of terms by hand."""
+    model = network()
+    x = images().store
+    logits: list[Tensor] = []
+    model.eval()
+    for task, first in enumerate((None, ADAPT, ADAPT, REUSE)):
+        if first is not None:
+            grown(model, task, first, *[REUSE] * 4)
+        with torch.no_grad():
+            logits.append(model(x, task))
+            assert all(torch.equal(model(x, earlier), logits[earlier]) for earlier in range(task + 1))
+    assert [model.paths[task][0] for task in range(4)] == [Stop(0, count) for count in (0, 1, 2, 2)]
+    layer = model.layer(0)
+    parts = [part(x) for part in (layer.units[0], *layer.adapters_of(0))]
+    for count in range(3):
+        torch.testing.assert_close(layer(x, Stop(0, count)), rectified(sum(parts[: count + 1])))
+    path = count_parameters(model.task_module(2)) - count_parameters(model.heads[2])
+    assert path == 20 + 57 + 112 + 25 + 30 + 2 * 4

@@ -109,3 +109,13 @@ def test_sampling_is_by_torchs_global_generator() -> None:
     drawn = np.bincount([made.sample()[1] for _ in range(1000)], minlength=3)
     # Five standard deviations of a binomial: 5 * sqrt(1000 * 0.75 * 0.25) = 68.
     assert drawn[0] == 0 and abs(drawn[1] - 750) < 69
+
+
+def test_softmax_of_probabilities_flattens_them() -> None:
+    """Repeated softmax takes a certain choice back to a uniform one, as the specification's series says."""
+    p, nothing = np.eye(8)[0], np.zeros(8)
+    series = []
+    for _ in range(4):
+        p = update_probabilities(p, nothing, nothing, 0, normalisation="softmax")
+        series.append(p[0])
+    assert digits(np.array(series)) == "0.279708 0.145654 0.127605 0.125326"

@@ -160,3 +160,33 @@ def test_costs_hold(groups: list[list[int]], options: dict[str, Any]) -> None:
         assert it.image_passes <= planned.image_passes
         if it.stage in ("prefix 0", "prefix 5") and "patience" not in options:
             assert it.image_passes == planned.image_passes
+
+
+def test_paths_share_modules() -> None:
+    """A new module where there is ``None``, and the one of that number elsewhere; each counted once."""
+    network = grown((None,) * 6, (0, 0, None, None, None, None), (0, 0, 1, None, None, 0))
+    assert network.paths == [(0, 0, 0, 0, 0, 0), (0, 0, 1, 1, 1, 1), (0, 0, 1, 2, 2, 0)]
+    assert network.unit_tasks == [[0], [0], [0, 1], [0, 1, 2], [0, 1, 2], [0, 1]]
+    first = grown()
+    sizes = [count_parameters(first.module_at(place, 0)) for place in range(6)]
+    assert count_parameters(network) == sum(
+        size * len(tasks) for size, tasks in zip(sizes, network.unit_tasks, strict=True)
+    )
+
+
+@pytest.mark.long
+def test_seven_candidates_of_six_modules() -> None:
+    """From none to all modules of the related path; the most accurate is kept, of equal ones that which reuses more."""
+    source = twins()
+    strategy, stages = stages_of(source)
+    for task in (1, 2):
+        names = [it.stage for it in stages if it.task == task]
+        assert names == ["prior", *(f"prefix {reused}" for reused in range(7))]
+    last = [it for it in stages if it.task == 2][1:]
+    best = [max(it.curve, key=lambda report: report.accuracy or 0).accuracy or 0 for it in last]
+    path = strategy.model.paths[2]
+    reused = next(
+        length for length in range(6, -1, -1) if any(path[:length] == old[:length] for old in strategy.model.paths[:2])
+    )
+    assert best[reused] == max(best[-1], best[reused])
+    assert strategy.describe()["paths"] == tuple(strategy.model.paths)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import torch
+from support.commands import Command
 from support.tiny import (
     build,
     class_stream,
@@ -234,3 +236,21 @@ def test_stages_and_schedules() -> None:
     told = [it for it in cost.stages if it.task < 2 and it.name not in ("evaluation", "pruning")]
     assert {(it.name, it.task): it.image_passes for it in told} == {(*of, task): n for *of, task, _, n in passes if n}
     assert sum(it.flops or 0 for it in ended) == sum(it.flops or 0 for it in told) > 0
+
+
+@pytest.mark.long
+def test_cost(command: Command) -> None:
+    """Parameters are those of ``naive``; masks are one bit for each weight and task, and an eighth of a byte."""
+    asked = ("--benchmark", "split_cifar10", "--protocol", "paper", "--format", "json", "--no-time")
+    document = json.loads(command("cost", "--strategy", "packnet", *asked).out)
+    naive = json.loads(command("cost", "--strategy", "naive", *asked).out)
+    convolutions = 27 * 64 + 9 * 64 * 128 + 9 * 128 * 256
+    count = convolutions + 4096 * 2048 + 2048 * 2048
+    assert document["mask_bits"] == [count * task for task in range(1, 6)]
+    for name in ("params_total", "macs"):
+        assert document[name] == naive[name]
+    kept = [kept + task * -(-count // 8) for task, kept in enumerate(naive["memory_bytes"], start=1)]
+    assert document["memory_bytes"] == document["memory_bytes_min"] == kept
+    assert document["stages"]["training"] == naive["stages"]["training"]
+    assert 2 * document["stages"]["retraining"]["train"] == document["stages"]["training"]["train"]
+    assert 2 * document["train_flops"] == 3 * naive["train_flops"]

@@ -12,14 +12,14 @@ import pytest
 import torch
 from scipy.stats import binom
 from support.commands import Command
-from support.tiny import build, class_stream, same, weights
+from support.tiny import build, class_stream, context, registry, same, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream
 from seu_bench.training.stage import EpochReport, TaskData
-from seu_bench_kit import AlexNetShape, ChainLayer, chain_of
+from seu_bench_kit import AlexNetShape, ChainLayer, chain_of, unpack_bits
 from seu_bench_kit.blocks import alexnet
 from seu_bench_pathnet import method
 from seu_bench_pathnet.method import PathSearch
@@ -299,3 +299,31 @@ def test_published_sizes(command: Command, benchmark: str, backbone: str) -> Non
     train, valid = (54_000, 6_000) if benchmark == "pmnist" else (9_000, 1_000)
     found = document["stages"]["search"]
     assert (found["train"], found["evaluate"]) == (tasks * 2 * 50 * train, tasks * 2 * 50 * valid)
+
+
+def test_a_path_of_all_and_one_of_the_fewest_modules_are_the_bounds() -> None:
+    """Multiply-accumulates of one module a layer to ``active``: those of the perceptron's layers, written out."""
+    cost = registry().strategies.find("pathnet").factory.cost(context(stream().plan, "pathnet", QUICK))
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(64, 80), nn.ReLU(), nn.Linear(80, 80), nn.ReLU())
+    width = ModularNetwork(chain_of(backbone, "pathnet"), (2, 3, 2), 5).widths[0]
+    for bound, modules in ((cost.macs, 2), (cost.macs_min, 1)):
+        assert bound == tuple(modules * (64 * width + width * width) + width * classes for classes in (2, 3, 2))
+
+
+def learned(*paths: Path) -> ModularNetwork:
+    """A network that kept these paths."""
+    model = network()
+    for task, path in enumerate(paths):
+        model.try_path(task, path)
+        model.keep(task)
+    return model
+
+
+def test_masks() -> None:
+    """A bit for each module of each layer and each task, of which those on the path are set."""
+    model = learned(FIRST, SECOND)
+    assert model.mask_bits == 2 * 5 * 4 and model.masks.shape == (2, 3) and model.masks.dtype == torch.uint8
+    for task, path in enumerate((FIRST, SECOND)):
+        bits = unpack_bits(model.masks[task], (5, 4))
+        assert {(int(layer), int(index)) for layer, index in bits.nonzero()} == on(path)
+    assert network().mask_bits == 0 and network().masks.shape == (0, 3)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.components import GENOTYPES, grown, task_of
+from support.components import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
 from support.tiny import class_stream, genotype
 
 from seu_bench_creators import InheritOptions, InheritSearchOptions
 from seu_bench_creators.inherit import InheritCreation, InheritSearch
-from seu_bench_kit import CreationTask, SearchTask
+from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
 from seu_bench_kit.contracts import SEARCH
 from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
 from seu_bench_kit.search_space import OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
@@ -190,3 +190,45 @@ def test_shared_layers(shared: int, stem: str) -> None:
     path = stage.run()
     new = [count - 1 for count in model.candidates]
     assert path == (*stage.related[:shared], *new[shared:])
+
+
+@pytest.mark.parametrize(("relation", "accuracy"), [("ridge", ridge_accuracy), ("knn", knn_accuracy)])
+def test_scores(relation: str, accuracy: Any) -> None:
+    """A classifier is fitted on the first half of the images and measured on the second."""
+    model = alike()
+    stage = inherit(model, relation=relation, images=40)
+    stage.advance()
+    x, y = all_of(asked(model).images.part(0, 40))
+    model.eval()
+    with torch.no_grad():
+        features = [model.features(x, path) for path in (APART[1], APART[0])]
+    expected = [accuracy(rows[:20], y[:20], rows[20:], y[20:]) for rows in features]
+    assert stage.scores == pytest.approx(expected)
+    assert stage.image_passes == 80
+
+
+@pytest.mark.parametrize("images", [20, 6])
+@pytest.mark.parametrize("epochs", [1, 4, 30])
+@pytest.mark.parametrize("task", [1, 2, 4])
+def test_budget(epochs: int, images: int, task: int) -> None:
+    """A tenth of what a creation would pass forward, for all earlier paths together, at most; none for one path."""
+    stage = creation("inherit", grown(task, paths=PATHS), task, epochs=epochs, images=images)
+    stage.run()
+    most = announced("inherit", epochs=epochs, images=images)
+    assert most == epochs * images // 10 and stage.image_passes <= most
+    each = min(most // task, images)
+    assert stage.image_passes == (each * task if task > 1 and each > 1 else 0)
+
+
+def test_equal_scores() -> None:
+    """Of equal scores the latest task's path is taken; so it is where nothing is scored."""
+    model = alike()
+    for path in APART:
+        dead(model, path)
+    stage = inherit(model)
+    stage.advance()
+    assert stage.scores[0] == stage.scores[1] and stage.related == APART[1]
+    for options in ({"relation": "latest"}, {"images": 0}, {"images": 1}):
+        stage = inherit(alike(), **options)
+        stage.run()
+        assert stage.scores == [] and stage.related == APART[1] and stage.image_passes == 0

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import build, class_stream, same
+from support.tiny import build, class_stream, context, registry, same
 
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.streams import TaskStream
 from seu_bench.models import count_parameters
+from seu_bench.training.interfaces import Cost
 from seu_bench.training.stage import TaskData
 from seu_bench_backbones.networks import mlp
 from seu_bench_kit import GrowingNetwork, chain_of
@@ -226,3 +227,39 @@ def test_inputs_are_probabilities_of_the_layer_before() -> None:
             hidden = memory[index][0]  # type: ignore[index]
         assert torch.allclose(torch.softmax(policy.output(hidden), 1)[0], log[layer].exp(), atol=1e-12)
     assert not torch.allclose(log[0], log[1], atol=1e-3)
+
+
+def cost_of(source: TaskStream, options: dict[str, Any]) -> Cost:
+    made = context(source.plan, "rcl", {"epochs": 2, "batch_size": 16, **options})
+    found: Cost = registry().strategies.find("rcl").factory.cost(made)
+    return found
+
+
+def test_bounds_in_closed_form() -> None:
+    """From heads alone to the most units in every layer, with every task but the first."""
+    cost = cost_of(stream(), MLP)
+    widths = [(8 + 5 * task, 8 + 5 * task) for task in range(3)]
+    heads = [CLASSES[task] * (widths[task][1] + 1) for task in range(3)]
+    assert cost.params_total == tuple(mlp_size(widths[task]) + sum(heads[: task + 1]) for task in range(3))
+    assert cost.params_total_min == tuple(mlp_size((8, 8)) + 9 * sum(CLASSES[: task + 1]) for task in range(3))
+    assert cost.memory_bytes == tuple(4 * params for params in cost.params_total)
+    assert cost.macs == tuple(64 * a + a * b + b * CLASSES[task] for task, (a, b) in enumerate(widths))
+    assert cost.macs_min == tuple(64 * 8 + 8 * 8 + 8 * classes for classes in CLASSES)
+
+
+def test_learns_by_that_gradient() -> None:
+    """A step of Adam along the gradient of what was drawn, times the reward above the baseline before its step."""
+    controller, again = made(), made()
+    for one in (controller, again):
+        lively(one.policy)
+        with torch.no_grad():
+            one.baseline.bias.fill_(0.25)
+    again.policy.load_state_dict(controller.policy.state_dict())
+    assert controller.learn((2, 0), 0.75) == pytest.approx(0.5, abs=1e-15)
+    loss = policy_loss(again.policy(again.state), (2, 0), 0.5)
+    gradients = torch.autograd.grad(loss, list(again.policy.parameters()))
+    for before, gradient, after in zip(
+        again.policy.parameters(), gradients, controller.policy.parameters(), strict=True
+    ):
+        step = 1e-3 * gradient / (gradient.abs() + 1e-8)  # Adam's first step
+        assert torch.allclose(after, before - step, atol=1e-12, rtol=0)

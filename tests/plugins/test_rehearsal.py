@@ -9,6 +9,7 @@ import pytest
 import torch
 from avalanche.training.plugins import EvaluationPlugin
 from scipy.optimize import minimize
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from support.tiny import (
     benchmark,
     class_stream,
@@ -279,3 +280,42 @@ def test_answers_follow_the_formula() -> None:
     weight = means @ shrunk.inverse()
     expected = rows @ weight.T - (weight * means).sum(dim=1) / 2
     torch.testing.assert_close(model.forward_single_task(x, 0), expected.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_without_shrinkage_to_speak_of_logits_are_scikit_learns() -> None:
+    x, y = drawn(3)
+    model = Discriminant(6, [3], "class")
+    model.begin_task(0)
+    add(model, x, y, 1e-12)
+    analysis: Any = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3)
+    analysis.fit(x.double().numpy(), y.numpy())
+    logits = model.forward_single_task(x, 0)
+    expected = torch.as_tensor(analysis.decision_function(x.double().numpy())).float()
+    torch.testing.assert_close(logits - logits.mean(1, True), expected - expected.mean(1, True), rtol=1e-5, atol=1e-5)
+
+
+def test_the_order_of_images_and_their_tasks_make_no_difference() -> None:
+    """All at once, or in parts that share classes."""
+    x, y = drawn(3)
+    at_once = Discriminant(6, [3], "domain")
+    at_once.begin_task(0)
+    add(at_once, x, y)
+    in_parts = Discriminant(6, [3, 3, 3], "domain")
+    for task, rows in enumerate(torch.randperm(len(y)).split(50)):
+        in_parts.begin_task(task)
+        add(in_parts, x[rows], y[rows])
+    for name in ("means", "scatter", "counts", "weight", "offset"):
+        torch.testing.assert_close(getattr(in_parts, name), getattr(at_once, name), rtol=1e-5, atol=1e-5)
+
+
+def test_replay_joins_each_batch() -> None:
+    """New images first, behind them as many of the memory as asked for; the first task is learned from its own."""
+    strategy, batch = after_a_task("replay")
+    x, y, task = strategy.extend_batch(**batch)
+    assert torch.equal(x[:8], batch["x"]) and task.tolist() == [1] * 8 + [0] * 6
+    kept = strategy.memory.all_images()
+    for image, label in zip(x[8:], y[8:], strict=True):
+        ((place,),) = (kept.x == image).flatten(1).all(dim=1).nonzero(as_tuple=True)
+        assert kept.y[place] == label
+    strategy = build("replay", stream())
+    assert strategy.extend_batch(**batch)[0] is batch["x"]

@@ -325,11 +325,30 @@ def stray(lie: Lie) -> None:
     shutil.copytree(lie.run(), lie.folder / "runs" / "winner")
 
 
+def record_of_another_manifest(lie: Lie) -> None:
+    before = lie.manifest.read_text()
+    lie.change(put(started="2020-01-01T00:00:00+00:00"))
+    lie.manifest.write_text(before)
+
+
 LIES: dict[str, tuple[Callable[[Lie], object], str]] = {
     "the same, of the year 2999": (zeros_of_the_future, "started in the future"),
     "another's models": (models_of_another_run, "has the same weights as"),
     "the model of one seed for two": (models_of_another_seed, "has the same weights as"),
     "another's curves": (curves_of_another_run, "has the same accuracies and losses as"),
+    "a run of two submissions": (
+        lambda lie: shutil.copy(lie.manifest, lie.manifest.with_name("thief.toml")),
+        "has been submitted by",
+    ),
+    "another record than the manifest's": (record_of_another_manifest, "is not the one that the manifest names"),
+    "another model than the record's": (
+        lambda lie: shutil.copy(lie.run(seed=1) / MODEL_NAME, lie.run(seed=0) / MODEL_NAME),
+        "its model is not the one that record and manifest name",
+    ),
+    "a model that is none": (
+        lambda lie: (lie.run() / MODEL_NAME).write_bytes(b"another"),
+        "it is no file of safetensors",
+    ),
     "records in the root": (packed, "holds records of no submission"),
     "a run of no manifest": (stray, "belongs to no submission"),
     "a submitter that looks like another": (lookalike, "its submitter is that of"),

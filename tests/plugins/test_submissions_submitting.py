@@ -176,6 +176,8 @@ def test_submit_refuses_what_would_not_be_accepted_and_writes_nothing(results: P
     path.write_text(path.read_text().replace('"strategy":"naive"', '"strategy":"naive","note":"<script>"'))
     with pytest.raises(ResultsError, match=r"would not be accepted: .*markup"):
         submit(runs_of(mine, ("naive",)), tmp_path / "to", "b", about=ABOUT, results=mine)
+    with pytest.raises(ResultsError, match="named twice"):
+        submit([first, first], tmp_path / "to", "b", about=ABOUT, results=results)
     with pytest.raises(SpecError, match="fault"):
         submit([first], tmp_path / "to", "b", about={**ABOUT, "licence": ""}, results=results)
     assert not (tmp_path / "to").exists()

@@ -163,3 +163,14 @@ def test_synflow_changes_nothing(training: bool) -> None:
     assert all(parameter.grad is None and parameter.dtype == torch.float32 for parameter in network.parameters())
     assert all(module.training == training for module in network.modules())
     assert synflow(network, SHAPE) == first
+
+
+def test_synflow_of_large_numbers() -> None:
+    """Scores beyond single precision stay finite."""
+    layers = [nn.Linear(8, 8, bias=False) for _ in range(10)]
+    for layer in layers:
+        nn.init.constant_(layer.weight, 1e5)
+    # Each layer multiplies by 8e5, the first adds up 8 ones, the sum has 8 outputs; every layer has the same share.
+    expected = math.log(10) + 10 * math.log(8e5) + math.log(8)
+    assert expected > math.log(torch.finfo(torch.float32).max)
+    assert synflow(nn.Sequential(nn.Flatten(), *layers), (8, 1, 1)) == pytest.approx(expected, rel=1e-12)

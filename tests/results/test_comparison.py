@@ -14,6 +14,7 @@ from support.shown import ODD, a_record, rendered
 
 from seu_bench.cli.compare import comparison_tables
 from seu_bench.errors import RequestError
+from seu_bench.metrics import forgetting
 from seu_bench.results.comparison import (
     COMPARED_BY,
     BenchmarkComparison,
@@ -22,6 +23,7 @@ from seu_bench.results.comparison import (
     compare_over_seeds,
 )
 from seu_bench.results.record import Environment, Record, StageRecord
+from seu_bench.results.record_files import read_records
 
 RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 
@@ -296,3 +298,21 @@ class TestOverBenchmarks:
             answer = command("leaderboard", "--results", results, *words)
             assert answer.status == 2 and said in answer.err
         assert "no two" in command("leaderboard", "--results", results, "--ranks", "--benchmark", "one").out
+
+
+def test_published_runs(command: Command) -> None:
+    naive, seu = (f"split_digits-quick-{name}-seed0" for name in ("naive", "seu"))
+    answer = command("compare", naive, seu, "--results", RECORDS, "--format", "json")
+    (found,) = json.loads(answer.out)["runs"]
+    records = {record.run_id: record for record in read_records(RECORDS) if isinstance(record, Record)}
+    for side, run_id in enumerate(found["runs"]):
+        matrix = records[run_id].accuracy_matrix
+        assert [task["final"][side] for task in found["tasks"]] == list(matrix[-1])
+        falls = [task["forgetting"][side] for task in found["tasks"]]
+        assert falls[-1] is None and sum(falls[:-1]) / 4 == pytest.approx(forgetting(matrix))
+        seconds = sum(task["seconds"][side] for task in found["tasks"])
+        assert seconds == pytest.approx(records[run_id].metrics["train_seconds"])
+    text = command("compare", naive, seu, "--results", RECORDS)
+    assert (text.status, text.err) == (0, "")
+    for part in ("accuracy of each task (%)", "classes 4-5", "points", "options.warm_start", "naive"):
+        assert part in text.out

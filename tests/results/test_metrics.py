@@ -272,3 +272,10 @@ def test_modules_that_the_command_line_needs_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(("accuracy", "parameters", "factor"), [(50, 1000, 10), (60, 2**20, 2), (3, 7, 100)])
+def test_what_size_is_worth(accuracy: float, parameters: int, factor: float) -> None:
+    """So much more accurate, the larger model has the same score."""
+    better = accuracy + points_for_size(accuracy, parameters, factor)
+    assert mixed_score(better, round(factor * parameters)) == pytest.approx(mixed_score(accuracy, parameters))

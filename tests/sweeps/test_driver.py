@@ -134,3 +134,32 @@ def test_broken_executor(tmp_path: Path) -> None:
     ):
         driven(executor, tmp_path)
     assert executor.called == ["submit", "close"]
+
+
+def test_told_to_stop(tmp_path: Path) -> None:
+    """Jobs are told once; what they say of their end is still heard; the status is the signal's."""
+    first, second = ids(tmp_path)
+    stop = StopRequest()
+    stop.ask(Interruption("interrupted by SIGTERM", 143))
+    executor = Scripted(
+        Started(run_id=first),
+        Ended(run_id=second, status="interrupted"),
+        Ended(run_id=first, status="interrupted", message="stopped"),
+    )
+    found, told = driven(executor, tmp_path, stop=stop)
+    assert [job.status for job in found.jobs] == ["interrupted", "pending"]
+    assert (executor.called, found.exit_code, told) == (
+        ["submit", "cancel", "close"],
+        143,
+        ["pending", "interrupted"],
+    )
+
+
+def test_executor_whose_jobs_go_on(tmp_path: Path) -> None:
+    """One that outlives its driver is not cancelled: the same command attaches to what runs."""
+    stop = StopRequest()
+    stop.ask(Interruption("interrupted by SIGINT", 130))
+    executor = Scripted()
+    executor.detaches = True
+    found, _ = driven(executor, tmp_path, stop=stop)
+    assert (executor.called, found.exit_code) == (["submit", "close"], 130)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import seu_bench
-from scripts.evidence import claims, inheritance, page, reference_numbers, scenarios, sweeps, transfer
+from scripts.evidence import claims, components, inheritance, page, reference_numbers, scenarios, sweeps, transfer
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
+from scripts.evidence.inheritance_contest import Goal
 from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
@@ -233,3 +234,22 @@ def test_finished_runs_are_published(tmp_path: Path) -> None:
     assert found.sets["parameters"][0].rows["ewc"].mean("acc") == 0.2
     assert list(found.sets["quick"][0].rows["ewc"].runs) == [0, 2]
     assert not (tmp_path / "published" / "half_day").exists()
+
+
+def test_share_that_is_reused() -> None:
+    """Of the places of later tasks: task 1 reuses 1 of 2, task 2 reuses 2 of 2, one of them made by task 1."""
+    record = a_run("seu", 0, 0.5, paths=((0, 0), (0, 1), (0, 1)), unit_tasks=((0,), (0, 1)))
+    assert components.reused_share(record) == 0.75
+    assert components.reused_share(a_run("ewc", 0, 0.5)) is None
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "size", "passes", "seconds", "met"),
+    [
+        (-0.005, 0.5, 0.1, 0.1, True), (0.02, 0.3, 0.0, None, True), (-0.0051, 0.5, 0.1, 0.1, False),
+        (0.1, 0.51, 0.0, 0.0, False), (0.1, 0.1, 0.11, 0.0, False), (0.1, 0.1, 0.0, 0.11, False),
+    ],
+)  # fmt: skip
+def test_goal(accuracy: float, size: float, passes: float, seconds: float | None, met: bool) -> None:
+    """Every part must be met; CPU seconds where they were measured."""
+    assert Goal("one", "quick", 3, accuracy, size, passes, seconds).is_met is met

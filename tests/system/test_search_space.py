@@ -197,3 +197,35 @@ def test_faulty_genotypes(replace: list[Any], message: str) -> None:
     plain["reduction"][0] = replace
     with pytest.raises(ValueError, match=message):
         Genotype.from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "darts_v1", "mdenas_mixture"),
+    [
+        ((6, 3), (2,) * 5, 603_766, 662_878),
+        ((6, 3), (20,) * 5, 655_696, 714_808),
+        ((4, 3), (20,) * 5, 515_080, 593_740),
+        ((5, 1), (10,) * 10, 625_024, 688_060),
+        ((6, 3), (28, 10, 10, 10, 10), 637_232, 696_344),
+    ],
+    ids=["cifar10", "cifar100", "cifar100-4-cells", "pmnist", "mixture"],
+)
+def test_super_model_after_the_first_task(
+    shape: tuple[int, int], classes: tuple[int, ...], darts_v1: int, mdenas_mixture: int
+) -> None:
+    """Heads of all tasks are there from the start and counted."""
+    assert count_parameters(built(GENOTYPES["darts_v1"], "top2", *shape, classes)) == darts_v1
+    assert count_parameters(built(GENOTYPES["mdenas_mixture"], "top2", *shape, classes)) == mdenas_mixture
+
+
+def test_mean_size_of_random_genotypes() -> None:
+    """Random tables give the specification's mean column of 741,480 parameters, up to both samples' errors."""
+    generator = np.random.default_rng(0)
+    space = SearchSpace()
+    sizes = [closed_form(space.derive(list(generator.random((2, 14, 8)))), 6, 3) for _ in range(2000)]
+    error = float(np.std(sizes)) / np.sqrt(len(sizes))
+    # The specification's mean is a sample's as well; the exact one follows by linearity.
+    assert abs(np.mean(sizes) - 741_480) < 4 * error * np.sqrt(2)
+    assert abs(np.mean(sizes) - 739_432.8) < 4 * error
+    low, high = np.quantile(sizes, [0.05, 0.95])
+    assert 560_000 < low < 580_000 and 900_000 < high < 930_000

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import binom
 from support.remembering import REMEMBERED, repaired
 from support.tried import ALL, FIXED_SEU, each, tried
 from torch import nn
@@ -22,6 +23,7 @@ from seu_bench.errors import RunError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.plugin.registration import Register
 from seu_bench.testing import FrozenGrowthContract, StrategyContract, Trial
+from seu_bench.testing.contract import above_chance
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import Cost, StrategyContext, StrategyFactory
 from seu_bench.training.rehearsal import rehearse
@@ -363,3 +365,10 @@ def test_frozen_contract_fails_for_what_forgets() -> None:
     """Fine-tuning changes the logits of the first task."""
     with pytest.raises(pytest.fail.Exception, match="learning task 1 changed the logits of task 0"):
         FrozenGrowthContract().test_earlier_outputs_keep_their_bits(Broken().trial)
+
+
+@pytest.mark.parametrize(("images", "classes"), [(10, 2), (100, 2), (30, 5)])
+def test_bar_of_learning(images: int, classes: int) -> None:
+    """Guessing reaches the bar once in a thousand times at most, and one answer less more often (SciPy)."""
+    bar = above_chance(images, classes)
+    assert binom.sf(bar - 1, images, 1 / classes) <= 1e-3 < binom.sf(bar - 2, images, 1 / classes)

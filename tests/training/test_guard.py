@@ -160,3 +160,33 @@ def test_every_bit_is_looked_at() -> None:
         assert model.frozen_fault(before) == f"it changed {name}, which earlier tasks are computed by"
         raw[at] ^= 1
         assert model.frozen_fault(before) is None
+
+
+@pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
+def test_other_changes(change: str) -> None:
+    """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
+    model = grown()
+    before = model.frozen_state()
+    if change == "path":
+        model.set_path(1, (0, 0, 0, 0))
+    elif change == "no path":
+        del model.paths[1]
+    elif change == "unit":
+        for layer in range(4):
+            while model.candidates[layer] > 1:
+                units: Any = model.layers[layer]
+                del units[-1]
+                model.unit_tasks[layer].pop()
+    elif change == "thawed":
+        model.unit(3, 1).frozen = False
+    else:
+        head: Any = model.heads[0]
+        head.bias = torch.nn.Parameter(torch.cat([head.bias.data, head.bias.data]))
+    expected = {
+        "path": "the path of task 1",
+        "no path": "the head of task 1",
+        "unit": "unit 1 of layer 1",
+        "thawed": "unit 1 of layer 3",
+        "shape": "the head of task 0 (bias)",
+    }
+    assert f"it changed {expected[change]}" in (model.frozen_fault(before) or "nothing")

@@ -250,3 +250,25 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     assert bool((kept[:, 0] < kept[:, 1]).all())
     (images,) = memory.tables()
     assert images.augmenter is not None and torch.equal(images.gather(torch.arange(7))[0][:, 0, 0], kept)
+
+
+def test_draws_are_uniform_and_without_repetition() -> None:
+    torch.manual_seed(0)
+    memory, counts = show(Balanced(9), table([0] * 9)), Counter[int]()
+    for _ in range(400):
+        drawn = memory.draw(4)
+        assert len(drawn) == 4 == len(set(drawn.x[:, 0, 0, 0].tolist()))
+        counts.update(int(it) for it in drawn.x[:, 0, 0, 0])
+    expect_uniform(counts, 9)
+    assert len(memory.draw(100)) == 9
+
+
+def test_classes_of_learners_that_are_not_told_tasks_are_one() -> None:
+    """A class that comes back has one share, and its sample is uniform over both tasks."""
+    torch.manual_seed(0)
+    counts: Counter[int] = Counter()
+    for _ in range(400):
+        memory = show(Balanced(8), *(table([0] * 6 + [1] * 6, task, 12 * task, hides_task=True) for task in range(2)))
+        assert groups(memory) == {(0, 0): 4, (0, 1): 4}
+        counts.update(numbers(memory))
+    expect_uniform(counts, 24)

@@ -21,10 +21,10 @@ from support.tiny import (
 )
 from torch import Tensor, nn
 
-from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import CheckpointError, RunError
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.loops import clip_gradients
+from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate
 from seu_bench.training.rehearsal import rehearse
 from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, not_finite
@@ -261,3 +261,29 @@ def test_passes_beyond_the_batch() -> None:
     cost = rehearse(lambda context: Repeating.of(context, model=backbone_model(context)), made)
     assert [it.image_passes for it in ended] == [EPOCHS * TRAIN + images for images in more]
     assert sum(it.flops or 0 for it in ended) == cost.train_flops == cost.train_flops_min
+
+
+def test_best_weights() -> None:
+    """The weights of the lowest loss come back, the first of equal ones; without an offer nothing changes."""
+    module = nn.Linear(1, 1)
+    best = BestWeights(module)
+    module.weight.data.fill_(5)
+    best.restore()
+    assert module.weight.item() == 5
+    for value, loss in ((1, 2.0), (2, 1.0), (3, 1.0), (4, 1.5), (5, math.nan)):
+        module.weight.data.fill_(value)
+        best.offer(loss)
+    best.restore()
+    assert module.weight.item() == 2 and best.loss == 1.0
+
+
+def test_cosine_rate() -> None:
+    """From the first rate to the last along half a cosine; the floor would be reached one epoch after the end."""
+    schedule = Schedule(epochs=4, learning_rate=0.025)
+    rates = [cosine_rate(schedule, epoch) for epoch in range(5)]
+    root = math.sqrt(0.5)
+    expected = [0.025, 0.025 * (1 + root) / 2, 0.0125, 0.025 * (1 - root) / 2, 0]
+    assert rates == pytest.approx(expected, abs=1e-17)
+    floor = Schedule(epochs=100, learning_rate=0.025, min_learning_rate=0.001)
+    assert cosine_rate(floor, 0) == 0.025 and cosine_rate(floor, 50) == pytest.approx(0.013, abs=1e-17)
+    assert cosine_rate(floor, 99) == pytest.approx(0.001 + 0.012 * (1 + math.cos(0.99 * math.pi)), abs=1e-17)
