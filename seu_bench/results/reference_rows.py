@@ -4,12 +4,14 @@ reaches, or one that may see all of them again. A strategy declares itself one, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seu_bench.config.commands import command
+from seu_bench.utils.text import toml_value
 
 if TYPE_CHECKING:
     from seu_bench.results.record import Record
@@ -65,17 +67,28 @@ def missing_references(records: Sequence[Record], results: Path | None = None) -
         for key, value in records[0].benchmark_overrides.items()
         if all(value == each.benchmark_overrides.get(key) for each in records)
     }
-    first = records[0]
     text = command(
         "sweep",
         strategy=",".join(missing),
-        benchmark=first.benchmark if first.benchmark_file is None else f"FILE_OF_{first.benchmark}.toml",
-        protocol=first.protocol,
+        benchmark=_benchmark(records, results),
+        protocol=records[0].protocol,
         options=common,
         seeds=format_seeds({record.seed for record in records}),
         results=results,
     )
     return MissingReferences(missing, text)
+
+
+def _benchmark(records: Sequence[Record], results: Path | None) -> str:
+    """The benchmark as a sweep is asked for it: by name, or the path of its file, if it is still where it was."""
+    files = [each.benchmark_file for each in records if each.benchmark_file is not None]
+    if not files:
+        return records[0].benchmark
+    # Records may hold anything: unlike pathlib this answers for every text.
+    there = (results / file for file in files if results and os.path.isfile(results / file))  # noqa: PTH113
+    found = next(there, None)
+    path = os.path.relpath(found.resolve()) if found else f"FILE_OF_{records[0].benchmark}.toml"
+    return toml_value(path) if set(path) & set(",\"'") or path != path.strip() else path
 
 
 def format_seeds(seeds: Iterable[int]) -> str:

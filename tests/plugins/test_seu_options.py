@@ -40,7 +40,7 @@ def search_of(**options: Any) -> MdlSearch:
 def creation_of(**options: Any) -> MdlCreation:
     """The creation stage of the second task that a strategy with these options makes."""
     strategy = learn(STREAM, build(STREAM, "seu", **{"genotype": "darts_v1", "epochs": 1, **options}), tasks=1)
-    strategy._expand(data(1), strategy.genotype)
+    strategy._expand(data(1), strategy._genotype)
     stage: MdlCreation = strategy._creation(data(1)).inner
     return stage
 
@@ -57,11 +57,11 @@ def test_defaults_are_the_specifications() -> None:
     assert len(search_of().tables.probabilities) == 28 and search_of().space == SearchSpace("top2", 2, True)
     assert [epochs.tolist() for epochs in creation_of().tables.epochs] == [[30, 0]] * 4
     made = build(STREAM, "seu")
-    assert (made.lr_schedule, made.restore, made.warm_start, made.model.stem) == (
+    assert (made.lr_schedule, made.restore, made.options.warm_start, made.model.stem) == (
         *("cosine", "best_valid", True),
         "selectable",
     )
-    assert made.genotype is None and made.schedule.min_learning_rate == 0
+    assert made._genotype is None and made.schedule.min_learning_rate == 0
 
 
 def test_preset_paper_literal() -> None:
@@ -88,7 +88,7 @@ def test_preset_code() -> None:
     assert search.space == SearchSpace("top2", 2, False)
     assert [epochs.tolist() for epochs in creation.tables.epochs] == [[30, 0]] * 4
     made = build(STREAM, "seu", preset="code")
-    assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.warm_start
+    assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.options.warm_start
 
 
 @pytest.mark.parametrize("warm", [True, False])

@@ -113,7 +113,7 @@ def test_modules_and_command(environment: Environment) -> None:
     done = environment("-c", code)
     assert done.returncode == 0, done.stderr
     names, file, benchmarks = done.stdout.splitlines()
-    assert {"run", "sweep", "results", "errors", "__doc__"} <= {*names.split()}
+    assert {"run", "sweep", "errors", "__doc__"} <= {*names.split()}
     assert not Path(file).resolve().is_relative_to(ROOT)
     assert int(benchmarks) == len([*(ROOT / "benchmarks").glob("*.toml")])
     answers = []
