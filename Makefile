@@ -37,7 +37,7 @@ test-long: $(READY) ## tests that take seconds each: contracts of every componen
 	$(PYTEST) -m "long and not slow and not crash and not cluster" -n 2 --dist worksteal
 
 test-real: $(READY) ## quick protocols on real data below SEU_BENCH_DATA, minutes each
-	$(PYTEST) -m "slow" -n 2 --dist worksteal tests
+	$(BIN)/python -m pytest -W error -m "slow" tests
 
 test-cluster: $(READY) ## sweeps on a real Ray and on a real Slurm, which is started as root where it is installed
 	$(PYTEST) -m "cluster" tests
