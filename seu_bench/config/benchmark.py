@@ -44,6 +44,35 @@ class NpzDefinition(Frozen):
     test_fraction: Fraction = 0.20
 
 
+class FeaturesDefinition(Frozen):
+    """A table of numbers: an ``.npz``, or a ``.csv`` or ``.parquet`` with a column of labels."""
+
+    kind: Literal["features"]
+    path: OwnPath
+    label: str | None = None
+    test_fraction: Fraction = 0.20
+
+    @model_validator(mode="after")
+    def _check_label(self) -> Self:
+        ending = self.path.suffix.lower()
+        if ending not in (".csv", ".npz", ".parquet"):
+            raise ValueError("path must end in .csv, .npz or .parquet")
+        if ending != ".npz" and self.label is None:
+            raise ValueError("label must name the column of labels")
+        if ending == ".npz" and self.label is not None:
+            raise ValueError("an .npz has an array of labels: leave label out")
+        return self
+
+
+class TokensDefinition(Frozen):
+    """An ``.npz`` with ``tokens`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
+
+    kind: Literal["tokens"]
+    path: OwnPath
+    vocabulary: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    test_fraction: Fraction = 0.20
+
+
 class TorchvisionDefinition(Frozen):
     """Any classification set of ``torchvision.datasets`` by class name."""
 
@@ -57,7 +86,8 @@ class TorchvisionDefinition(Frozen):
 
 
 DatasetDefinition: TypeAlias = Annotated[
-    FolderDefinition | NpzDefinition | TorchvisionDefinition, Field(discriminator="kind")
+    FolderDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
+    Field(discriminator="kind"),
 ]
 
 
