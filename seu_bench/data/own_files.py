@@ -383,20 +383,7 @@ class NpzSource(OwnFiles):
         """Read and check the arrays."""
         self.check_exists()
         try:
-            arrays = self._arrays()
-            keys = _SPLIT if "x_train" in arrays else _WHOLE
-            if arrays[keys[1]].dtype.kind in "US":
-                _number_names(arrays, keys[1::2])
-            splits = [_npz_split(x, arrays[x], arrays[y]) for x, y in zip(keys[::2], keys[1::2], strict=True)]
-            if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
-                raise ValueError(f"y_test has labels that y_train has not: {unknown}")
-            if least := int(splits[0].labels.min()):
-                raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
-            names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
-            if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
-                raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
-            called = None if names is None else names.tolist()
-            return describe_dataset(self.name, splits, self.definition.test_fraction, str(self.path), called)
+            return self.describe(self._arrays())
         except (
             *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
             *(zipfile.BadZipFile, zlib.error),
@@ -404,6 +391,22 @@ class NpzSource(OwnFiles):
             # Arrays of Python objects end here, too: reading them would run code of the file.
             remedy = "docs/guides/own_data.md says what the .npz must hold"
             raise self.fault(f"is not usable: {one_line(error)}", remedy, DataCorruptError) from error
+
+    def describe(self, arrays: dict[str, NDArray[Any]]) -> RawDataset:
+        """The data set that these arrays are; a ValueError or a DataError says which of them does not fit."""
+        keys = _SPLIT if "x_train" in arrays else _WHOLE
+        if arrays[keys[1]].dtype.kind in "US":
+            _number_names(arrays, keys[1::2])
+        splits = [_npz_split(x, arrays[x], arrays[y]) for x, y in zip(keys[::2], keys[1::2], strict=True)]
+        if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
+            raise ValueError(f"y_test has labels that y_train has not: {unknown}")
+        if least := int(splits[0].labels.min()):
+            raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
+        names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
+        if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
+            raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
+        called = None if names is None else names.tolist()
+        return describe_dataset(self.name, splits, self.definition.test_fraction, str(self.path), called)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         with open_file(self.path.resolve()) as opened:
