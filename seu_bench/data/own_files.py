@@ -388,24 +388,7 @@ class NpzSource(OwnFiles):
         """Read and check the arrays."""
         self.check_exists()
         try:
-            arrays = self.arrays()
-            keys = _SPLIT if "x_train" in arrays else self.whole
-            if arrays[keys[1]].dtype.kind in "US":
-                _number_names(arrays, keys[1::2])
-            splits = []
-            for x, y in zip(keys[::2], keys[1::2], strict=True):
-                samples = self.samples(x, arrays[x])
-                splits.append(RawSplit(samples, _npz_labels(x, samples, arrays[y])))
-            if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
-                raise ValueError(f"y_test has labels that y_train has not: {unknown}")
-            if least := int(splits[0].labels.min()):
-                raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
-            names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
-            if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
-                raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
-            called = None if names is None else names.tolist()
-            about = (str(self.path), called, self.kind, self.vocabulary(splits))
-            return describe_dataset(self.name, splits, self.definition.test_fraction, *about)
+            return self.describe(self.arrays())
         except (
             *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
             *(zipfile.BadZipFile, zlib.error),
@@ -413,6 +396,26 @@ class NpzSource(OwnFiles):
             # Arrays of Python objects end here, too: reading them would run code of the file.
             remedy = f"docs/guides/own_data.md says what the {self.path.suffix or 'file'} must hold"
             raise self.fault(f"is not usable: {one_line(error)}", remedy, DataCorruptError) from error
+
+    def describe(self, arrays: dict[str, NDArray[Any]]) -> RawDataset:
+        """The data set that these arrays are; a ValueError or a DataError says which of them does not fit."""
+        keys = _SPLIT if "x_train" in arrays else self.whole
+        if arrays[keys[1]].dtype.kind in "US":
+            _number_names(arrays, keys[1::2])
+        splits = []
+        for x, y in zip(keys[::2], keys[1::2], strict=True):
+            samples = self.samples(x, arrays[x])
+            splits.append(RawSplit(samples, _npz_labels(x, samples, arrays[y])))
+        if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
+            raise ValueError(f"y_test has labels that y_train has not: {unknown}")
+        if least := int(splits[0].labels.min()):
+            raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
+        names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
+        if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
+            raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
+        called = None if names is None else names.tolist()
+        about = (str(self.path), called, self.kind, self.vocabulary(splits))
+        return describe_dataset(self.name, splits, self.definition.test_fraction, *about)
 
     def samples(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Check samples and bring them to the type and shape of a :class:`RawSplit`; a ValueError names the array."""
