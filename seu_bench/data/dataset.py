@@ -384,7 +384,7 @@ def describe_dataset(
         splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in held]
     train, test = splits
     if (shape := train.images.shape[1:]) != (other := test.images.shape[1:]):
-        what = f"data set {name!r} has samples of shape {shape} in training and {other} in test"
+        what = f"data set {name!r} has {'images' if kind == 'image' else kind} {shape} in training and {other} in test"
         raise DataError(what, where=where, remedy="bring all of them to one shape")
     num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
     names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
