@@ -1,17 +1,179 @@
-"""Models that consist of units, which may be compiled while they are trained for long."""
+"""Units of a network, and networks that consist of them; units may be compiled while they are trained for long."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import add
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from seu_bench.data import InputShape
 from seu_bench.models.flops import active_counter
+from seu_bench.models.layers import ChannelsLastConv2d
+from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel
+from seu_bench_kit.search_space import STEM_MULTIPLIER, Sample, SearchSpace
+
+
+class Unit(nn.Module):
+    """A module that a layer of the super model can choose. A frozen unit never trains again."""
+
+    frozen = False
+
+    def freeze(self) -> None:
+        """Stop training for good: no gradients, BatchNorm with the statistics it has."""
+        self.frozen = True
+        freeze(self)
+        self.eval()
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""
+        return super().train(mode and not self.frozen)
+
+
+class Stem(Unit):
+    """First layer on images: 3x3 convolution to 3C channels, BatchNorm. It can be chosen but is not searched.
+
+    Args:
+        image_channels: of the images.
+        channels: C.
+    """
+
+    def __init__(self, image_channels: int, channels: int) -> None:
+        super().__init__()
+        outputs = STEM_MULTIPLIER * channels
+        self.conv = ChannelsLastConv2d(image_channels, outputs, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``[N, image_channels, H, W] -> [N, 3C, H, W]``."""
+        features: Tensor = self.norm(self.conv(images))
+        return features
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """An old unit of a layer, computed through a module of the task's own: what a creator may put on a path.
+
+    Two are equal where they adapt the same unit in the same way, whatever their weights.
+
+    Attributes:
+        old: index of the old unit, which stays as it is.
+        genotype: plain values for JSON, of which the creator's factory makes the module again
+            (:class:`~seu_bench_kit.CreatorFactory`, ``wrap``).
+        module: called with the old unit and its inputs; its parameters and buffers are stored, and train, for the task.
+
+    Example:
+        ``Adapted(old=0, genotype={"kind": "conv1x1"}, module=MyAdapter(channels))``
+    """
+
+    old: int
+    genotype: Mapping[str, Any]
+    module: nn.Module = field(compare=False, repr=False)
+
+
+class AdaptedUnit(Unit):
+    """An :class:`Adapted` that is stored in the super model: its own part alone, called with the old unit before all
+    else."""
+
+    def __init__(self, adapted: Adapted) -> None:
+        super().__init__()
+        self.old, self.genotype, self.module = adapted.old, dict(adapted.genotype), adapted.module
+
+    def forward(self, unit: Unit, *inputs: Tensor) -> Tensor:
+        """The output for what the old unit is given."""
+        output: Tensor = self.module(unit, *inputs)
+        return output
+
+
+def pool(features: Tensor) -> Tensor:
+    """Features ``[N, F]`` of the last layer's output: the mean over an image's pixels."""
+    return features.mean(dim=(2, 3)) if features.dim() == 4 else features
+
+
+def blend(chosen: int | Tensor, operations: Sequence[Callable[[], Tensor]]) -> Tensor:
+    """The output of the operation ``chosen``, or the sum of all, multiplied by their weights ``[operations]``.
+
+    Example:
+        ``blend(sample[0], [lambda: torch.relu(x), lambda: torch.tanh(x)])``
+    """
+    if not isinstance(chosen, Tensor):
+        return operations[chosen]()
+    return reduce(add, (weight * compute() for weight, compute in zip(chosen, operations, strict=True)))
+
+
+class UnitNetwork(nn.Module):
+    """A stem, units one behind another, the mean over pixels, one head.
+
+    Args:
+        input: shape of a sample.
+        num_classes: outputs of the head.
+        cells, channels: the network's size.
+        space: what makes stem and places.
+        make: makes the unit of a place.
+    """
+
+    def __init__(
+        self,
+        input: InputShape,
+        num_classes: int,
+        cells: int,
+        channels: int,
+        space: SearchSpace,
+        make: Callable[[Any], nn.Module],
+    ) -> None:
+        super().__init__()
+        places = space.places(cells, channels)
+        self.stem = space.stem(input, channels)
+        self.cells = nn.ModuleList(make(place) for place in places)
+        self.head = nn.Linear(places[-1].output, num_classes)
+
+    def forward(self, x: Tensor, *sample: Any) -> Tensor:
+        """Logits ``[N, num_classes]`` of samples; ``sample`` is passed on to each unit."""
+        older = newer = self.stem(x)
+        for cell in self.cells:
+            older, newer = newer, cell(older, newer, *sample)
+        logits: Tensor = self.head(pool(newer))
+        return logits
+
+
+class ProxyNetwork(UnitNetwork):
+    """The small network that a search trains, of proxy units.
+
+    Args:
+        input: shape of a sample.
+        num_classes: outputs of the head.
+        cells, channels: the proxy's size (4 and 16 in the paper).
+        space: what the search chooses from.
+
+    Raises:
+        RequestError: the space has no proxy.
+
+    Example:
+        ``logits = ProxyNetwork(plan.input, 10, 4, 16, space)(images, space.sample_of(genotype))``
+    """
+
+    def __init__(self, input: InputShape, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
+        super().__init__(input, num_classes, cells, channels, space, space.proxy)
+
+    def sample_function(self, sample: Sample) -> Callable[[Tensor], Tensor]:
+        """The sampled network, or the mixture of all, as a function of samples ``[N, *input.shape]`` alone."""
+        return lambda x: self(x, sample)
+
+
+class GenotypeNetwork(UnitNetwork):
+    """The network of one genotype, which is what a task model is whose units are all new, at whatever size."""
+
+    def __init__(
+        self, genotype: Any, input: InputShape, num_classes: int, cells: int, channels: int, space: SearchSpace
+    ) -> None:
+        super().__init__(input, num_classes, cells, channels, space, partial(space.unit, genotype))
 
 
 class CompiledUnits:
