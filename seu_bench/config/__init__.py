@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .options import Options, TuningGrid
     from .protocol import CreationSchedule, ImageLimits, ProtocolSpec, Schedule, ScheduleOptions, SearchSchedule
     from .run import CommandLine, ComputeConfig, Request
-    from .streams import SCENARIOS, Scenario
+    from .streams import SCENARIOS, InputKind, Scenario
 
 __all__ = [
     "LEARNING_RATES", "SCENARIOS", "BackboneOptions", "BenchmarkFile", "BenchmarkSource", "BenchmarkSpec",
-    "BudgetOptions", "CommandLine", "ComputeConfig", "CreationSchedule", "ImageLimits", "MemoryOptions",
+    "BudgetOptions", "CommandLine", "ComputeConfig", "CreationSchedule", "ImageLimits", "InputKind", "MemoryOptions",
     "NetworkOptions", "Options", "ProtocolSpec", "Request", "Schedule", "ScheduleOptions", "Scenario", "ScoringOptions",
     "SearchSchedule", "SelectingOptions", "TaskInferenceOptions", "TrainingOptions", "TuningGrid", "UntrainedOptions",
     "WidthOptions",

@@ -88,6 +88,9 @@ def _class(value: Any) -> Any:
 #: A class by its label, or by its name in the data set.
 ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
 
+#: What a sample is: pixels, numbers, or ids of tokens.
+InputKind: TypeAlias = Literal["image", "features", "tokens"]
+
 #: What is known of an image at test time, and what is asked (van de Ven, Tuytelaars & Tolias, "Three types of
 #: incremental learning", Nature Machine Intelligence 2022). ``task``: its task is known, and each task has a head of
 #: its own. ``class``: it is not known, and one head answers with a class of any task seen so far. ``domain``: it is not

@@ -13,7 +13,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .avalanche import BatchLoader, MixedBatches, TaskDataset
-    from .dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit, default_data_root
+    from .dataset import DatasetInfo, DatasetSource, DatasetState, InputShape, RawDataset, RawSplit, default_data_root
     from .images import TaskImages, batch_bounds
     from .planning import StreamPlan, TaskPlan
     from .streams import TaskStream, build_stream
@@ -23,6 +23,7 @@ __all__ = [
     "DatasetInfo",
     "DatasetSource",
     "DatasetState",
+    "InputShape",
     "MixedBatches",
     "RawDataset",
     "RawSplit",

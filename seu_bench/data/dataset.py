@@ -11,13 +11,17 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.config.streams import InputKind
 from seu_bench.errors import DataError
 from seu_bench.utils.hardware import free_host_memory
+
+if TYPE_CHECKING:
+    import torch
 
 Images: TypeAlias = NDArray[np.uint8]
 Labels: TypeAlias = NDArray[np.int64]
@@ -37,17 +41,54 @@ def default_data_root(option: Path | None) -> Path:
 
 
 @dataclass(frozen=True)
+class InputShape:
+    """One sample, as a network takes it.
+
+    Attributes:
+        kind: images and features are float32, tokens int64.
+        shape: ``(C, H, W)`` of an image, ``(D,)`` of features, ``(L,)`` of tokens.
+        vocabulary: of tokens, whose ids are from 0 to ``vocabulary - 1``.
+
+    Example:
+        >>> InputShape("features", (30,)).zeros(2).shape
+        torch.Size([2, 30])
+    """
+
+    kind: InputKind
+    shape: tuple[int, ...]
+    vocabulary: int | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of a batch's numbers."""
+        import torch
+
+        return torch.int64 if self.kind == "tokens" else torch.float32
+
+    def zeros(self, count: int, device: torch.device | str = "cpu") -> torch.Tensor:
+        """A blank batch ``[count, *shape]``."""
+        import torch
+
+        return torch.zeros((count, *self.shape), dtype=self.dtype, device=device)
+
+    def __str__(self) -> str:
+        words = {"image": "images of {}", "features": "{} features", "tokens": "{} tokens"}
+        return words[self.kind].format("x".join(map(str, self.shape)))
+
+
+@dataclass(frozen=True)
 class DatasetInfo:
     """Description of a data set, known without its files.
 
     Attributes:
         name: what benchmarks call it.
-        channels, height, width: of an image, in pixels.
+        channels, height, width: of an image, in pixels; of other samples their length, 1 and 1.
         num_classes: number of labels, i.e. one more than the greatest label.
         num_train: images in the training set (validation is carved from it).
         num_test: images in the test set.
         train_per_class, test_per_class: images of each class, where known; otherwise they are taken to be balanced.
         class_names: of the labels 0, 1, ...; ``None``: the classes have none.
+        kind, vocabulary: of a sample, as of :class:`InputShape`.
     """
 
     name: str
@@ -60,6 +101,14 @@ class DatasetInfo:
     train_per_class: tuple[int, ...] | None = None
     test_per_class: tuple[int, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    kind: InputKind = "image"
+    vocabulary: int | None = None
+
+    @property
+    def input(self) -> InputShape:
+        """What a sample is."""
+        shape = (self.channels, self.height, self.width) if self.kind == "image" else (self.channels,)
+        return InputShape(self.kind, shape, self.vocabulary)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.config.streams import DrawnTasks, InputSpec, Scenario
-from seu_bench.data.dataset import DatasetInfo
+from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Scenario
+from seu_bench.data.dataset import DatasetInfo, InputShape
 from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
 
@@ -56,10 +56,11 @@ class StreamPlan:
     """The shape of a stream: what a model must fit and what a run will cost.
 
     Attributes:
-        channels, height, width: of the network's input.
+        channels, height, width: of an image as the network takes it; of other samples their length, 1 and 1.
         tasks: in the order in which they are learned.
         order: the benchmark's own index of each of ``tasks``.
         scenario: whether learners are told the task of an image, and what they are asked.
+        kind, vocabulary: of a sample, as of :class:`~seu_bench.data.dataset.InputShape`.
     """
 
     channels: int
@@ -68,6 +69,14 @@ class StreamPlan:
     tasks: tuple[TaskPlan, ...]
     order: tuple[int, ...]
     scenario: Scenario = "task"
+    kind: InputKind = "image"
+    vocabulary: int | None = None
+
+    @property
+    def input(self) -> InputShape:
+        """What a sample is, as the network takes it."""
+        shape = (self.channels, self.height, self.width) if self.kind == "image" else (self.channels,)
+        return InputShape(self.kind, shape, self.vocabulary)
 
     @property
     def classes_per_task(self) -> tuple[int, ...]:
@@ -89,9 +98,9 @@ class StreamPlan:
         """What a user should know of the tasks before they are learned."""
         return stream_warnings([task.name for task in self.tasks], self.one_class_tasks)
 
-    def stored_shape(self, task: int) -> tuple[int, int, int]:
-        """Channels, height and width of an image of a task as it is stored: grey ones are repeated in batches only."""
-        return self.tasks[task].stored_channels or self.channels, self.height, self.width
+    def stored_shape(self, task: int) -> tuple[int, ...]:
+        """Shape of a sample of a task as it is stored: grey images are repeated in batches only."""
+        return (self.tasks[task].stored_channels or self.channels, *self.input.shape[1:])
 
 
 def stream_warnings(names: Sequence[str], one_class_tasks: Sequence[int]) -> tuple[str, ...]:

@@ -269,5 +269,7 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "task_class_names": names if any(names := tuple(task.class_names for task in plan.tasks)) else (),
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),
-        "input_shape": (plan.channels, plan.height, plan.width),
+        "input_shape": plan.input.shape,
+        "input_kind": plan.kind,
+        "vocabulary": plan.vocabulary,
     }

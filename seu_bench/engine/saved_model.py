@@ -127,7 +127,7 @@ def _unusable(path: Path, what: str, remedy: str = _MAKE_AGAIN) -> ResultsError:
 class PixelInput(nn.Module):
     """Makes a network's input of 8-bit images, ``[N, C, H, W]`` as the data set has them."""
 
-    def __init__(self, given: TaskInput, input_shape: tuple[int, int, int]) -> None:
+    def __init__(self, given: TaskInput, input_shape: tuple[int, ...]) -> None:
         super().__init__()
         background = None if given.background is None else torch.tensor(given.background).view(1, -1, 1, 1)
         self.normalise = Normaliser(given.pad, background, torch.tensor(given.mean), torch.tensor(given.std))
@@ -294,8 +294,10 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
     tasks = tuple(TaskPlan(name, classes, *images) for name, classes, images in described)
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
+    channels, height, width = (*record.input_shape, 1, 1)[:3]
+    kind = (record.scenario, record.input_kind, record.vocabulary)
     return StrategyContext(
-        plan=StreamPlan(*record.input_shape, tasks, record.task_order, record.scenario),
+        plan=StreamPlan(channels, height, width, tasks, record.task_order, *kind),
         protocol=ProtocolSpec.model_validate(record.protocol_settings),
         options=options,
         seed=record.seed,

@@ -40,13 +40,18 @@ def state_bytes(*modules: nn.Module) -> int:
     return count_bytes(value for value in state if isinstance(value, Tensor))
 
 
-def count_macs(forward: Callable[[Tensor], object], shape: Iterable[int], device: torch.device) -> int:
-    """Count the multiply-accumulates of ``forward`` on one image of a shape ``(C, H, W)``, made on a device.
+def count_macs(
+    forward: Callable[[Tensor], object],
+    shape: Iterable[int],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    """Count the multiply-accumulates of ``forward`` on one sample of a shape, e.g. ``(C, H, W)``, made on a device.
 
     Convolutions and linear layers count, biases, normalisation and pooling do not.
     """
-    image = torch.zeros((1, *shape), device=device)
+    sample = torch.zeros((1, *shape), dtype=dtype, device=device)
     # A search may measure networks that it does not compute with.
     with counted_as(lambda: 0), torch.no_grad(), FlopCounter() as counter:
-        forward(image)
+        forward(sample)
     return counter.flops // 2

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from seu_bench.config.options import format_errors
 from seu_bench.config.run import MOST_THREADS, Evaluation, Matched, Precision
-from seu_bench.config.streams import Scenario
+from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
 from seu_bench.metrics import image_acc
 from seu_bench.utils.files import write_atomic
@@ -49,6 +49,8 @@ Measurement: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Status: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
+#: Of an image ``(C, H, W)``; the length of features and of tokens.
+SampleShape: TypeAlias = tuple[Integer, Integer, Integer] | tuple[Integer]
 Matrix: TypeAlias = tuple[tuple[float | None, ...], ...]
 
 
@@ -92,9 +94,9 @@ class CodeRecord(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of a task's images of 8 bits, in this order; ``background`` is for zero."""
+    """What makes the network's input of a task's samples, in this order; ``background`` is for zero."""
 
-    shape: tuple[Integer, Integer, Integer]
+    shape: SampleShape
     pad: Count
     background: tuple[Measurement, ...] | None
     mean: tuple[Measurement, ...]
@@ -196,7 +198,9 @@ class Record(Versioned):
     task_class_names: tuple[tuple[str, ...], ...] = ()
     one_class_tasks: tuple[Integer, ...] = ()
     task_images: tuple[tuple[Count, Count, Count], ...] = ()
-    input_shape: tuple[Integer, Integer, Integer] | None = None
+    input_shape: SampleShape | None = None
+    input_kind: InputKind = "image"
+    vocabulary: Count | None = None
     task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()

@@ -316,7 +316,7 @@ def _check_memory(learner: Learner, task: int, memory: int) -> None:
     if not is_resumable(learner.strategy):
         return
     state, plan = from_file(learner.strategy.state_dict()), learner.stream.plan
-    image, generator = (plan.channels, plan.height, plan.width), torch.get_rng_state().shape
+    image, generator = plan.input.shape, torch.get_rng_state().shape
     own = [it for it in _tensors(state["own"]) if it.dtype != torch.uint8 or it.shape != generator]
     model = sum(it.nbytes for it in _tensors(state["weights"]))
     whole, learned = model + sum(it.nbytes for it in own), model

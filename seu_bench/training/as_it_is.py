@@ -73,12 +73,13 @@ def cost(context: StrategyContext) -> Cost:
     """Forecast sizes, and passes as of naive training; operations and memory are not estimated."""
     options, plan = checked_options(context, TrainingOptions), context.plan
     model = on_meta(lambda: backbone_model(context, may_be_frozen=False)).eval()
-    epochs, shape = options.applied_to(context.protocol.training).epochs, (plan.channels, plan.height, plan.width)
+    epochs = options.applied_to(context.protocol.training).epochs
     learning = [StageCost("training", index, epochs * task.num_train, 0) for index, task in enumerate(plan.tasks)]
     macs = []
     for task in range(len(plan.tasks)):
         model.begin_task(task)
-        macs.append(count_macs(partial(model.forward_single_task, task_label=task), shape, torch.device("meta")))
+        answer = partial(model.forward_single_task, task_label=task)
+        macs.append(count_macs(answer, plan.input.shape, torch.device("meta"), plan.input.dtype))
     params, passes = (count_parameters(model),) * len(macs), (*learning, *evaluation_passes(plan))
     return Cost(params, params, tuple(macs), tuple(macs), passes)
 

@@ -225,12 +225,12 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
         with modes_kept(model):
             model.eval()
             # Not of the last batch: a run resumed behind the last epoch has seen none.
-            shape = strategy.experience.dataset[0][0].shape
+            sample = strategy.experience.dataset[0][0]
             inference = getattr(strategy, "task_inference", None)
             answer = partial(model.forward_single_task, task_label=task)
             if inference is not None:
                 answer = partial(inference, model, tasks=task + 1)
-            self.macs.append(count_macs(answer, shape, strategy.device))
+            self.macs.append(count_macs(answer, sample.shape, strategy.device, sample.dtype))
         memory = memory_of(strategy)
         self.memory_by_kind = memory or {}
         self.memory_bytes.append(None if memory is None else sum(memory.values()))

@@ -56,7 +56,7 @@ def pass_flops(forward: Callable[[Any], Any], plan: StreamPlan) -> PassFlops:
     """Count what ``forward`` takes per image of the stream on the meta device; gradients are those of what requires
     them."""
     # Two images: BatchNorm cannot be trained on one.
-    images = torch.zeros((2, plan.channels, plan.height, plan.width), device="meta")
+    images = plan.input.zeros(2, "meta")
     with counted_as(lambda: 0):
         with torch.no_grad(), FlopCounter() as evaluating:
             forward(images)
@@ -118,13 +118,15 @@ def _sizes(strategy: Any, task: int, plan: StreamPlan) -> tuple[int, int, int, i
     with modes_kept(model):
         model.eval()
         answer = partial(model.forward_single_task, task_label=task)
-        macs = count_macs(answer, (plan.channels, plan.height, plan.width), torch.device("cpu"))
+        macs = count_macs(answer, plan.input.shape, torch.device("cpu"), plan.input.dtype)
     return count_parameters(model), int(model.mask_bits), macs, sum((memory_of(strategy) or {}).values())
 
 
 def stand_ins(plan: StreamPlan, images: int) -> TaskStream:
     """Make a stream of the plan's sizes of so many ``images``, which all tables refer to; classes take turns."""
-    store = torch.randn(images, plan.channels, plan.height, plan.width)
+    store = torch.randn(images, *plan.input.shape)
+    if plan.kind == "tokens":
+        store = torch.zeros_like(store, dtype=torch.int64)
 
     def table(task: int, count: int) -> TaskImages:
         labels = torch.tensor(plan.tasks[task].labels or range(plan.tasks[task].num_classes))

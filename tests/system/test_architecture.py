@@ -81,8 +81,8 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 940, "cli": 2_620, "config": 1_650, "data": 2_530, "engine": 3_070, "models": 1_230, "plugin": 1_290,
-    "results": 4_180, "sweeps": 1_600, "testing": 1_540, "training": 3_050, "utils": 1_145,
+    "beside": 940, "cli": 2_620, "config": 1_720, "data": 2_950, "engine": 3_130, "models": 1_240, "plugin": 1_290,
+    "results": 4_200, "sweeps": 1_600, "testing": 1_540, "training": 3_050, "utils": 1_145,
 }  # fmt: skip
 
 
