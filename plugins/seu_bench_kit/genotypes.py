@@ -29,6 +29,7 @@ _INTERMEDIATE = range(INPUTS, INPUTS + NODES)
 #: Every possible edge as (node, source), 14 of them, in the order of the rows of a probability table.
 EDGES = tuple((node, source) for node in _INTERMEDIATE for source in range(node))
 
+
 class Edge(NamedTuple):
     """An operation on the way from ``source`` to ``node``."""
 
@@ -117,4 +118,3 @@ def uniform_genotype(operation: str, edges: Literal["top2", "all14"] = "top2") -
     pairs = EDGES if edges == "all14" else tuple(edge for edge in EDGES if edge[1] < INPUTS)
     form = tuple(Edge(node, source, operation) for node, source in pairs)
     return Genotype(form, form)
-

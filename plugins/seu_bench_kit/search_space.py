@@ -211,7 +211,7 @@ class SearchSpace(ABC):
     # ------------------------------------------------------------------ modules
 
     def places(self, cells: int, channels: int) -> Sequence[Any]:
-        """Places of a network's units: by default :func:`cell_plans`; any that have ``output``, the features, will do."""
+        """Places of a network's units, :func:`cell_plans` or others; they must have ``newer`` and ``output``."""
         return cell_plans(cells, channels)
 
     @abstractmethod
@@ -236,7 +236,7 @@ class SearchSpace(ABC):
             RequestError: the space has none.
         """
         raise RequestError(
-            f"the search space {type(self).__name__} has no proxy network, on which this searcher samples architectures",
+            f"the search space {type(self).__name__} has no proxy network, which this searcher needs",
             where="space",
             remedy="choose a searcher that needs none: random, or zero_cost",
         )

@@ -79,17 +79,11 @@ class Adapted:
 
 
 class AdaptedUnit(Unit):
-    """An :class:`Adapted` that is stored in the super model: its own part alone, called with the old unit before all
-    else."""
+    """What an :class:`Adapted` adds to the super model, as it is stored; it does not hold the old unit."""
 
     def __init__(self, adapted: Adapted) -> None:
         super().__init__()
         self.old, self.genotype, self.module = adapted.old, dict(adapted.genotype), adapted.module
-
-    def forward(self, unit: Unit, *inputs: Tensor) -> Tensor:
-        """The output for what the old unit is given."""
-        output: Tensor = self.module(unit, *inputs)
-        return output
 
 
 def pool(features: Tensor) -> Tensor:
@@ -105,7 +99,8 @@ def blend(chosen: int | Tensor, operations: Sequence[Callable[[], Tensor]]) -> T
     """
     if not isinstance(chosen, Tensor):
         return operations[chosen]()
-    return reduce(add, (weight * compute() for weight, compute in zip(chosen, operations, strict=True)))
+    output: Tensor = reduce(add, (weight * compute() for weight, compute in zip(chosen, operations, strict=True)))
+    return output
 
 
 class UnitNetwork(nn.Module):

@@ -23,11 +23,12 @@ from seu_bench.utils.progress import Bar, bar, hide_progress
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
 #: Class in ``seu_bench.testing`` of each kind's contract, and the attribute that takes the registered name. Factories
-#: of searchers and creators name their own, ``contract``.
+#: of searchers, creators and spaces name their own, ``contract``.
 CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
     "strategy": ("StrategyContract", "strategy"),
     "searcher": ("", "searcher"),
     "creator": ("", "creator"),
+    "space": ("", "space"),
     "backbone": ("BackboneContract", "backbone"),
     "benchmark": ("BenchmarkContract", "benchmark"),
     "data set": ("DatasetContract", "dataset"),
