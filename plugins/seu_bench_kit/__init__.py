@@ -1,6 +1,6 @@
 """The search and growth kit: what methods share that search for units, grow by them, or pack them.
 
-- ``search_space``: what a space is; ``units``: units, and networks of them
+- ``search_space``: what a space is; ``units``, and ``networks`` of them
 - ``genotypes``, ``cells``: the paper's space, ``darts_cell``; ``kernels``: its fast gradients; ``mbconv``; ``dense``
 - ``components``: what searchers and creators are given, and their factories
 - ``sampling``: stages that sample a network, train it and learn from its score
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from .growing import GrowingLayer, GrowingMethod, GrowingNetwork
     from .guard import GuardedStage
     from .masks import pack_bits, packed_bytes, unpack_bits
+    from .networks import GenotypeNetwork, ProxyNetwork
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
     from .search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample, SearchSpace, SpaceFactory, cell_plans
     from .transferability import extract_features, h_score, knn_accuracy, log_evidence, ridge_accuracy
-    from .units import Adapted, GenotypeNetwork, ProxyNetwork, Stem, Unit, blend
+    from .units import Adapted, Stem, Unit, blend
 
 __all__ = [
     "EDGES",

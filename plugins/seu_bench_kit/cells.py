@@ -23,7 +23,7 @@ from torch.nn import functional
 from seu_bench.data import InputShape
 from seu_bench_kit.genotypes import EDGES, GENOTYPES, INPUTS, NODES, OPERATIONS, Edge, Genotype, uniform_genotype
 from seu_bench_kit.kernels import DepthwiseConv2d, concatenate, pick_pixels
-from seu_bench_kit.search_space import Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
+from seu_bench_kit.search_space import STEM_MULTIPLIER, Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
 from seu_bench_kit.units import Stem, Unit
 
 
@@ -331,7 +331,7 @@ class CellSpace(SearchSpace):
 
     def stem(self, input: InputShape, channels: int) -> Stem:
         """A convolution."""
-        return Stem(input.shape[0], channels)
+        return Stem(input.shape[0], STEM_MULTIPLIER * channels)
 
     def unit(self, genotype: Genotype, place: CellPlan) -> ExtensionUnit:
         """A cell."""

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from seu_bench.data import InputShape
 from seu_bench_kit.kernels import DepthwiseConv2d
-from seu_bench_kit.search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample
+from seu_bench_kit.search_space import STEM_MULTIPLIER, Arrow, CellPlan, ChoiceSpace, Chosen, Sample
 from seu_bench_kit.units import Stem, Unit, blend
 
 KERNELS: Final = (3, 5)
@@ -125,7 +125,7 @@ class MBConvSpace(ChoiceSpace):
 
     def stem(self, input: InputShape, channels: int) -> Stem:
         """A convolution."""
-        return Stem(input.shape[0], channels)
+        return Stem(input.shape[0], STEM_MULTIPLIER * channels)
 
     def unit(self, genotype: Chosen, place: CellPlan) -> InvertedResidual:
         """The inverted residual of the place's form."""

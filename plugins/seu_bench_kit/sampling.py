@@ -20,7 +20,7 @@ from seu_bench.models.flops import RepeatedBatches
 from seu_bench.training.loops import Forward, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench.training.stage import EpochReport, Result, Stage
 from seu_bench_kit.components import SearchTask, recalibration_passes
-from seu_bench_kit.units import GenotypeNetwork, ProxyNetwork
+from seu_bench_kit.networks import GenotypeNetwork, ProxyNetwork
 
 #: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
 #: decay continue to move those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).

@@ -6,6 +6,7 @@ architecture on shared weights, or it makes *decisions*, whole numbers that spel
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registration import Deferred
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from seu_bench.data import InputKind, InputShape
@@ -31,7 +31,7 @@ Below: TypeAlias = Callable[[int], int]
 TieOrder: TypeAlias = Callable[[int], Sequence[int]]
 #: For each choice of a space the index of an option, or weights ``[options]`` of all options.
 Sample: TypeAlias = "Sequence[int] | Sequence[Tensor]"
-Vector: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = "NDArray[np.float64]"
 
 
 class Arrow(NamedTuple):
@@ -201,7 +201,7 @@ class SearchSpace(ABC):
         Raises:
             ValueError: a row holds NaN, which no rule can rank.
         """
-        if any(np.isnan(row).any() for row in rows):
+        if any(math.isnan(value) for row in rows for value in row):
             raise ValueError("a table of operations holds NaN")
         return self._derive(rows, tie_order)
 

@@ -1,4 +1,4 @@
-"""Units of a network, and networks that consist of them; units may be compiled while they are trained for long."""
+"""Units of a network, which may be compiled while they are trained for long, and what a task adds to an old one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from seu_bench.data import InputShape
 from seu_bench.models.flops import active_counter
 from seu_bench.models.layers import ChannelsLastConv2d
 from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel
-from seu_bench_kit.search_space import STEM_MULTIPLIER, Sample, SearchSpace
 
 
 class Unit(nn.Module):
@@ -38,21 +36,20 @@ class Unit(nn.Module):
 
 
 class Stem(Unit):
-    """First layer on images: 3x3 convolution to 3C channels, BatchNorm. It can be chosen but is not searched.
+    """First layer on images: a 3x3 convolution and BatchNorm. It can be chosen but is not searched.
 
     Args:
         image_channels: of the images.
-        channels: C.
+        outputs: channels of the output, 3C in the paper.
     """
 
-    def __init__(self, image_channels: int, channels: int) -> None:
+    def __init__(self, image_channels: int, outputs: int) -> None:
         super().__init__()
-        outputs = STEM_MULTIPLIER * channels
         self.conv = ChannelsLastConv2d(image_channels, outputs, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(outputs)
 
     def forward(self, images: Tensor) -> Tensor:
-        """``[N, image_channels, H, W] -> [N, 3C, H, W]``."""
+        """``[N, image_channels, H, W] -> [N, outputs, H, W]``."""
         features: Tensor = self.norm(self.conv(images))
         return features
 
@@ -101,74 +98,6 @@ def blend(chosen: int | Tensor, operations: Sequence[Callable[[], Tensor]]) -> T
         return operations[chosen]()
     output: Tensor = reduce(add, (weight * compute() for weight, compute in zip(chosen, operations, strict=True)))
     return output
-
-
-class UnitNetwork(nn.Module):
-    """A stem, units one behind another, the mean over pixels, one head.
-
-    Args:
-        input: shape of a sample.
-        num_classes: outputs of the head.
-        cells, channels: the network's size.
-        space: what makes stem and places.
-        make: makes the unit of a place.
-    """
-
-    def __init__(
-        self,
-        input: InputShape,
-        num_classes: int,
-        cells: int,
-        channels: int,
-        space: SearchSpace,
-        make: Callable[[Any], nn.Module],
-    ) -> None:
-        super().__init__()
-        places = space.places(cells, channels)
-        self.stem = space.stem(input, channels)
-        self.cells = nn.ModuleList(make(place) for place in places)
-        self.head = nn.Linear(places[-1].output, num_classes)
-
-    def forward(self, x: Tensor, *sample: Any) -> Tensor:
-        """Logits ``[N, num_classes]`` of samples; ``sample`` is passed on to each unit."""
-        older = newer = self.stem(x)
-        for cell in self.cells:
-            older, newer = newer, cell(older, newer, *sample)
-        logits: Tensor = self.head(pool(newer))
-        return logits
-
-
-class ProxyNetwork(UnitNetwork):
-    """The small network that a search trains, of proxy units.
-
-    Args:
-        input: shape of a sample.
-        num_classes: outputs of the head.
-        cells, channels: the proxy's size (4 and 16 in the paper).
-        space: what the search chooses from.
-
-    Raises:
-        RequestError: the space has no proxy.
-
-    Example:
-        ``logits = ProxyNetwork(plan.input, 10, 4, 16, space)(images, space.sample_of(genotype))``
-    """
-
-    def __init__(self, input: InputShape, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
-        super().__init__(input, num_classes, cells, channels, space, space.proxy)
-
-    def sample_function(self, sample: Sample) -> Callable[[Tensor], Tensor]:
-        """The sampled network, or the mixture of all, as a function of samples ``[N, *input.shape]`` alone."""
-        return lambda x: self(x, sample)
-
-
-class GenotypeNetwork(UnitNetwork):
-    """The network of one genotype, which is what a task model is whose units are all new, at whatever size."""
-
-    def __init__(
-        self, genotype: Any, input: InputShape, num_classes: int, cells: int, channels: int, space: SearchSpace
-    ) -> None:
-        super().__init__(input, num_classes, cells, channels, space, partial(space.unit, genotype))
 
 
 class CompiledUnits:

@@ -17,8 +17,9 @@ from torch.nn import functional
 from seu_bench.models.sizes import count_parameters
 from seu_bench_kit.cells import CellSpace, ExtensionUnit, FactorizedReduce, ProxyCell, make_operation
 from seu_bench_kit.genotypes import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.networks import GenotypeNetwork, ProxyNetwork
 from seu_bench_kit.search_space import CellPlan, cell_plans
-from seu_bench_kit.units import GenotypeNetwork, ProxyNetwork, Unit
+from seu_bench_kit.units import Unit
 
 setup_module, teardown_module = one_thread, all_threads
 

@@ -77,9 +77,9 @@ def test_only_adam_moves_the_architecture() -> None:
 
 
 def test_starts_nearly_uniform() -> None:
-    """A table per cell type, normal numbers of deviation 0.001; the weights of an edge sum to one."""
+    """A row for each edge of both cell types, normal numbers of deviation 0.001; the weights of an edge sum to one."""
     stage = search()
-    assert [tuple(table.shape) for table in stage.architecture] == [(14, 8)] * 2
+    assert [tuple(table.shape) for table in stage.architecture] == [(28, 8)]
     assert tables(stage)[0] != tables(stage)[1]
     values = flat(stage.architecture)
     # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.

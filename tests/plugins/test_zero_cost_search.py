@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 
 from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.genotypes import GENOTYPES
+from seu_bench_kit.networks import GenotypeNetwork
 from seu_bench_kit.sampling import genotype_network
-from seu_bench_kit.units import GenotypeNetwork
 from seu_bench_zero_cost import ZeroCostOptions
 from seu_bench_zero_cost.searcher import ZeroCostSearch, naswot, synflow
 

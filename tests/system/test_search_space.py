@@ -14,8 +14,8 @@ from support.tiny import image_shape
 from seu_bench.models.sizes import count_parameters
 from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.genotypes import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.networks import ProxyNetwork
 from seu_bench_kit.search_space import cell_plans
-from seu_bench_kit.units import ProxyNetwork
 from seu_bench_seu.super_model import SuperModel
 
 #: Cells and image channels of the columns of the specification's table (section 5).
@@ -220,7 +220,7 @@ def test_mean_size_of_random_genotypes() -> None:
     """Random tables give the specification's mean column of 741,480 parameters, up to both samples' errors."""
     generator = np.random.default_rng(0)
     space = CellSpace()
-    sizes = [closed_form(space.derive(list(generator.random((2, 14, 8)))), 6, 3) for _ in range(2000)]
+    sizes = [closed_form(space.derive(list(generator.random((28, 8)))), 6, 3) for _ in range(2000)]
     error = float(np.std(sizes)) / np.sqrt(len(sizes))
     # The specification's mean is a sample's as well; the exact one follows by linearity.
     assert abs(np.mean(sizes) - 741_480) < 4 * error * np.sqrt(2)
