@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import click
 
-from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
@@ -50,7 +49,7 @@ STATED: Final = (
 
 @verbosity_options
 @request_command("results")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=run_ids)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option(
     "--to",
     "folder",

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from seu_bench.cli.completion import names_of, run_ids
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, verbosity_options
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -17,7 +16,7 @@ from seu_bench.results.record_files import find_record
 
 @verbosity_options
 @request_command("results", "plugin")
-@click.argument("run", metavar="RUN", shell_complete=run_ids)
+@click.argument("run", metavar="RUN")
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option(
     "--output",
@@ -41,14 +40,13 @@ def export(run: str, results: Path, task: int, output: Path | None, plugin: tupl
 
 @verbosity_options
 @request_command("results", "log_options")
-@click.argument("run_name", metavar="RUN", shell_complete=run_ids)
+@click.argument("run_name", metavar="RUN")
 @click.option(
     "--to",
     "names",
     multiple=True,
     required=True,
     metavar="LOGGER",
-    shell_complete=names_of("loggers"),
     help="Logger; may be repeated.",
 )
 def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], results: Path) -> None:

@@ -89,7 +89,7 @@ class ResolvedRun:
         with _name_source_errors(name, self.packages):
             if not self.spec.synthetic:
                 return self.sources[name].load(self.request.data_root)
-            from seu_bench.data.dataset import synthetic_dataset
+            from seu_bench.data.synthetic import synthetic_dataset
 
             return synthetic_dataset(self.sources[name].info(self.request.data_root), SYNTHETIC_SEED)
 

@@ -16,7 +16,7 @@ from seu_bench.config.run import ComputeConfig
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.checkpoint import CheckpointManager, Position, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
-from seu_bench.engine.forecast import ProgressFile, differences
+from seu_bench.engine.forecast import differences
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
@@ -132,14 +132,11 @@ class _Run:
         self.stream = build_stream(spec.benchmark, run.load, run.limits, spec.seed, device, **run.part)
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
-        self.progress = ProgressFile(
-            lambda text: write_atomic(self.folder.progress, text, durable=False),
-            lambda progress: hooks.notify("stage_progress", progress=progress),
-        )
         self.recorder = RunRecorder(
             lambda record: write_atomic(self.folder.record, record_text(record)),
             initial_record(run, self.stream, self.device),
-            *(self.registry, device, self.progress, hooks.notice, run.code, request.accept_code),
+            *(self.registry, device, lambda progress: hooks.notify("stage_progress", progress=progress)),
+            *(hooks.notice, run.code, request.accept_code),
         )
         try:
             cost = run.cost(self._context())
@@ -171,7 +168,6 @@ class _Run:
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
-            self.progress.begin(self.recorder.record, cost)
             self.hooks.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()

@@ -97,11 +97,10 @@ def _source_digest(places: tuple[str, ...]) -> str | None:
 
 
 class Subject(NamedTuple):
-    """A registered name of a kind, e.g. ``data set``, to run a contract on, and top-level names of its modules."""
+    """A registered name of a kind, e.g. ``data set``, to run a contract on."""
 
     kind: str
     entry: Entry[Any]
-    modules: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.kind} {self.entry.name!r} of package {self.entry.package}"
@@ -113,25 +112,18 @@ def subjects(registry: Registry, name: str) -> list[Subject]:
     Raises:
         SeuBenchError: there is neither, it cannot be used, or it offers nothing.
     """
-    manager, kinds = registry.manager, registry.kinds.values()
+    kinds = registry.kinds.values()
     for plugin, fault in registry.faults.items():
-        if name in (plugin, manager.package(plugin)):
+        if name in (plugin, registry.manager.package(plugin)):
             raise fault
-    everything = [
-        Subject(kind.singular, entry, frozenset(it.partition(".")[0] for it in modules_of(registry, entry)))
-        for kind in kinds
-        for entry in kind.values()
-    ]
+    everything = [Subject(kind.singular, entry) for kind in kinds for entry in kind.values()]
     for attribute in ("name", "plugin", "package"):
         if found := [subject for subject in everything if getattr(subject.entry, attribute) == name]:
             return found
     for kind in kinds:
         if name in kind.unavailable:
             kind.find(name)  # says what is missing
-    plugins = {it for owner in manager.owners() for it in (owner, manager.package(owner))}
-    known = sorted({it.entry.name for it in everything} | plugins)
-    what = f"nothing that is installed is called {name!r}{did_you_mean(name, known)}"
-    if name in plugins:
-        what = f"the plugin {name!r} registers nothing that can be checked"
-    remedy = f"name what a plugin registers (seu-bench list), or one of the plugins: {', '.join(sorted(plugins))}"
+    known = {text for it in everything for text in (it.entry.name, it.entry.plugin, it.entry.package)}
+    what = f"nothing that can be checked is called {name!r}{did_you_mean(name, sorted(known))}"
+    remedy = "name what a plugin registers (seu-bench list), or a plugin, a package or a file of Python"
     raise UnknownNameError(what + faults_told(registry.faults), remedy=remedy)

@@ -1,7 +1,7 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
-- ``kinds``: contracts of backbones, data sets, benchmarks, metrics, loggers, executors and commands
+- ``kinds``: contracts of backbones, data sets, benchmarks, metrics and loggers
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
@@ -27,9 +27,7 @@ from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
 from seu_bench.testing.kinds import (
     BackboneContract,
     BenchmarkContract,
-    CommandContract,
     DatasetContract,
-    ExecutorContract,
     LoggerContract,
     MetricContract,
 )
@@ -39,9 +37,7 @@ from seu_bench.testing.trial import Learner, Trial
 __all__ = [
     "BackboneContract",
     "BenchmarkContract",
-    "CommandContract",
     "DatasetContract",
-    "ExecutorContract",
     "FrozenGrowthContract",
     "Learner",
     "LoggerContract",

@@ -1,23 +1,19 @@
-"""Contracts of what is no strategy: backbones, data sets and benchmarks; metrics, loggers, executors and commands.
+"""Contracts of what is no strategy: backbones, data sets, benchmarks, metrics and loggers.
 
 Tests that need files of a data set are skipped where these are missing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import click
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from torch import Tensor, nn
 
-from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.options import build_options
 from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetSource
@@ -25,7 +21,6 @@ from seu_bench.data.streams import build_stream
 from seu_bench.engine.resolve import named_backbone, resolve
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.hookspecs import hookimpl
-from seu_bench.plugin.executors import Ended, Event, Job
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registration import Register
@@ -252,85 +247,3 @@ class LoggerContract(Contract):
             for step in steps:
                 logger.log(LoggedValues({"tiny/loss": 1.0 / (step + 1)}, "tiny/epoch", step, step))
             logger.end(status)
-
-
-#: Two tasks of a few images of a data set that needs no files, so that any process can make the run.
-_FEW_DIGITS: Final = """
-name = "few_digits"
-default_protocol = "instant"
-stream = { kind = "classes", dataset = "digits", classes_per_task = 5 }
-
-[protocols.instant]
-ranked = false
-images = { train = 16, valid = 8, test = 16 }
-training = { epochs = 1, batch_size = 16 }
-"""
-
-
-class ExecutorContract(Contract):
-    """Test that every executor must pass whose jobs run on this machine.
-
-    Attributes:
-        executor: registered name.
-        options: its own options, without ``executor.``.
-    """
-
-    executor: ClassVar[str]
-
-    def test_runs_every_job_once(self, tmp_path: Path) -> None:
-        """Two jobs of a second each end once, as finished, with their records."""
-        registry, results = load_registry(self.plugins), tmp_path / "results"
-        factory = registry.executors.find(self.executor).factory
-        if factory.detaches:
-            pytest.skip("its jobs outlive this process, and may run where this test's folder is not: try it by a sweep")
-        (tmp_path / "few.toml").write_text(_FEW_DIGITS, encoding="utf-8")
-        # The strategy of ours or of anybody with the fewest options: its runs need none.
-        plain = {
-            name: len(entry.factory.options.model_fields)
-            for name, entry in registry.strategies.items()
-            if issubclass(entry.factory.options, BackboneOptions) and not entry.factory.components
-        }
-        common: dict[str, Any] = {"benchmark": str(tmp_path / "few.toml"), "results": results, "device": "cpu"}
-        strategy = min(plain, key=lambda name: (plain[name], name))
-        requests = [Request(strategy=strategy, seed=seed, **common) for seed in (0, 1)]
-        jobs = [Job(run_id=resolve(registry, request).spec.run_id, request=request) for request in requests]
-        try:
-            executor = factory.build(build_options(factory.options, self.executor, self.options), "cpu", 1)
-        except RequestError as error:
-            pytest.skip(f"it cannot be had here: {error.what}")
-        events: list[Event] = []
-        with contextlib.closing(executor):
-            executor.submit(jobs)
-            for _ in range(300):  # seconds, after which jobs of this size count as stuck
-                events += executor.wait(1.0)
-                if sum(isinstance(event, Ended) for event in events) >= len(jobs):
-                    break
-        ends = [(event.run_id, event.status, event.message) for event in events if isinstance(event, Ended)]
-        require(
-            sorted(ends) == sorted((job.run_id, "finished", "") for job in jobs),
-            f"two jobs ended as {ends}: each must end once, as finished",
-        )
-        for job in jobs:
-            status = read_record(record_path(results, job.run_id)).status
-            require(status == "finished", f"the record of a finished job is {status}")
-
-
-class CommandContract(Contract):
-    """Test that every command must pass.
-
-    Attributes:
-        command: registered name.
-    """
-
-    command: ClassVar[str]
-
-    def test_has_help(self) -> None:
-        """``seu-bench NAME --help`` says what it does."""
-        entry = load_registry(self.plugins).commands.find(self.command)
-        built = entry.factory.build()
-        require(isinstance(built, click.Command), f"build() must return a click command, not {built!r:.100}")
-        answer = CliRunner().invoke(built, ["--help"])
-        if answer.exception is not None and answer.exit_code:
-            raise answer.exception
-        require(bool(built.help or built.get_short_help_str()), "give its function a docstring, which --help shows")
-        require(bool(entry.summary), "give the factory a summary, which seu-bench --help shows")
