@@ -80,7 +80,7 @@ def test_starts_nearly_uniform() -> None:
     """A row for each edge of both cell types, normal numbers of deviation 0.001; the weights of an edge sum to one."""
     stage = search()
     assert [tuple(table.shape) for table in stage.architecture] == [(28, 8)]
-    assert tables(stage)[0] != tables(stage)[1]
+    assert tables(stage)[0][:14] != tables(stage)[0][14:]
     values = flat(stage.architecture)
     # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.
     assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
