@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from seu_bench.config.benchmark import BenchmarkSpec, NpzDefinition
+from seu_bench.config.benchmark import BenchmarkSpec, FeaturesDefinition, NpzDefinition, TokensDefinition
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.config.streams import Scenario
+from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.config.toml_file import toml_text
-from seu_bench.data.dataset import Images, RawDataset, as_8_bit, one_line
+from seu_bench.data.dataset import RawDataset, as_8_bit, one_line
+from seu_bench.data.images import feature_statistics, pixel_statistics
 from seu_bench.data.own_files import NpzSource
+from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.data.planning import plan_stream
 from seu_bench.errors import DataError, RequestError, ResultsError
 from seu_bench.utils.files import write_atomic
@@ -26,6 +30,12 @@ from seu_bench.utils.reading import absolute, read_file
 #: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
 TaskArrays: TypeAlias = Sequence[Any]
 _KEYS: Final = ("x_train", "y_train", "x_test", "y_test")
+#: Of each kind of samples: what a benchmark calls it, its definition, its source, and what it is normalised by.
+_KINDS: Final[dict[InputKind, tuple[str, type[BaseModel], type[NpzSource], Callable[..., Any] | None]]] = {
+    "image": ("npz", NpzDefinition, NpzSource, pixel_statistics),
+    "features": ("features", FeaturesDefinition, FeaturesSource, feature_statistics),
+    "tokens": ("tokens", TokensDefinition, TokensSource, None),
+}
 
 
 def stream(
@@ -48,15 +58,16 @@ def stream(
 
     Args:
         tasks: of each ``(x_train, y_train, x_test, y_test)``, in the order of learning; a mapping names them, otherwise
-            they are ``task_1``, ``task_2``, ... Images are ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]`` of 1 or
-            3 channels, whole numbers in 0..255 or floating point in [0, 1], of one shape in all tasks. Labels ``[N]``
-            are texts, or whole numbers from 0. A label is the same class in whichever task it is, and has training and
-            test images in each task that has it.
+            they are ``task_1``, ``task_2``, ... Samples are images ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]``
+            of 1 or 3 channels, whole numbers in 0..255 or floating point in [0, 1]; features ``[N, D]``, floating
+            point; or ids of tokens ``[N, L]``, integers; of one kind and shape in all tasks. Labels ``[N]`` are texts,
+            or whole numbers from 0. A label is the same class in whichever task it is, and has training and test
+            samples in each task that has it.
         name: lower-case letters, digits and ``_``.
         scenario: ``task``, ``class`` or ``domain``; see docs/reference/scenarios.md.
         order: names of the tasks, or ``"shuffled"`` by the seed; ``None``: as they are given.
         class_names: of the labels 0, 1, ...; of texts there are none.
-        validation: share of each task's training images that validates.
+        validation: share of each task's training samples that validates.
         protocols: laid over the standard ones, as ``[protocols]`` of a benchmark file.
         default_protocol: what is learned by where none is asked for.
         summary: one line that says what it is.
@@ -74,39 +85,45 @@ def stream(
         >>> benchmark = seu_bench.stream([(x1, y1, x1_test, y1_test), (x2, y2, x2_test, y2_test)], name="mine")
         >>> seu_bench.run("ewc", benchmark, protocol="quick")
     """
-    if class_names is not None and (
-        isinstance(class_names, str)
-        or len(set(class_names)) < len(class_names)
-        or not all(isinstance(it, str) and it for it in class_names)
-    ):
-        what = f"class_names of stream {name!r} are no list of texts, each once"
+    if class_names is not None and (isinstance(class_names, str) or len(set(class_names)) < len(class_names)):
+        what = f"class_names of stream {name!r} are no list of different texts"
         raise RequestError(what, remedy="give a name for each of the labels 0, 1, ...")
     given = tasks if isinstance(tasks, Mapping) else {f"task_{place}": it for place, it in enumerate(tasks, 1)}
     files = {title: f"task_{place}" for place, title in enumerate(given, 1)}
-    definitions = {file: {"kind": "npz", "path": f"{file}.npz"} for file in files.values()}
-    own: dict[str, Any] = {title: {"dataset": file} for title, file in files.items()}
-    keys = {"kind": "datasets", "scenario": scenario, "validation": validation, "order": order, "tasks": own}
-    options: Any = {"protocols": protocols, "default_protocol": default_protocol, "summary": summary}
-    spec = BenchmarkSpec.of(keys, name=name, datasets=definitions, **options)
     arrays: dict[str, dict[str, NDArray[Any]]] = {}
     data: dict[str, RawDataset] = {}
+    definitions: dict[str, dict[str, Any]] = {}
     for title, file in files.items():
         try:
             arrays[file] = _task_arrays(given[title], class_names)
-            source = NpzSource(NpzDefinition(kind="npz", path=Path(f"{file}.npz")), title)
-            data[file] = source.describe(dict(arrays[file]))
-            arrays[file] |= {key: np.ascontiguousarray(as_8_bit(arrays[file][key])) for key in _KEYS[::2]}
+            word, definition, source, _ = _KINDS[_kind("x_train", arrays[file]["x_train"])]
+            definitions[file] = {"kind": word, "path": f"{file}.npz"}
+            found = source(definition.model_validate(definitions[file]), title).describe(dict(arrays[file]))
         except (ValueError, DataError) as error:
             what = f"task {title!r} of stream {name!r} cannot be used: {getattr(error, 'what', one_line(error))}"
             raise DataError(what, remedy="docs/guides/own_data.md says what tasks may be") from error
+        data[file] = found
+        for key, split in (("x_train", found.train), ("x_test", found.test)):
+            # Images in the layout that they came in: brought to [N, C, H, W], some could be read in two ways.
+            is_image = found.info.kind == "image"
+            arrays[file][key] = np.ascontiguousarray(as_8_bit(arrays[file][key]) if is_image else split.images)
+    if sizes := [it.info.vocabulary for it in data.values() if it.info.vocabulary is not None]:
+        for file, it in data.items():
+            definitions[file] |= {"vocabulary": max(sizes)} if it.info.kind == "tokens" else {}
+            data[file] = replace(it, info=replace(it.info, vocabulary=definitions[file].get("vocabulary")))
     shapes = {title: data[file].info.input for title, file in files.items()}
     if len(set(shapes.values())) > 1:
         told = ", ".join(f"{title!r} has {it}" for title, it in shapes.items())
         raise RequestError(f"the tasks of stream {name!r} differ: {told}", remedy="bring all to one shape")
-    plan_stream(spec, {file: it.info for file, it in data.items()}, ImageLimits(), 0)
+    own: dict[str, Any] = {title: {"dataset": file} for title, file in files.items()}
+    keys = {"kind": "datasets", "scenario": scenario, "validation": validation, "order": order, "tasks": own}
+    options: Any = {"protocols": protocols, "default_protocol": default_protocol, "summary": summary}
+    spec = BenchmarkSpec.of(keys, name=name, datasets=definitions, **options)
+    infos = {file: it.info for file, it in data.items()}
+    plan_stream(spec.model_copy(update={"datasets": {}}), infos, ImageLimits(), 0)  # whose paths lead nowhere yet
     # One for all tasks, as of a data set that is cut by classes: by its own a task would be known, and shifts be gone.
-    for task in own.values():
-        task["input"] = _normalisation([it.train.images for it in data.values()])
+    normalisation = _normalisation(list(data.values()))
+    own = {title: task | normalisation for title, task in own.items()}
     document = spec.model_dump(mode="json", exclude_unset=True, exclude_none=True) | {"datasets": definitions}
     document["stream"]["tasks"] = own
     document["protocols"] = {key: document["protocols"][key] for key in protocols or {}}
@@ -132,6 +149,8 @@ def _task_arrays(task: TaskArrays, class_names: Sequence[str] | None) -> dict[st
     if not isinstance(task, tuple | list) or len(task) != len(_KEYS):
         raise ValueError(f"it is no tuple ({', '.join(_KEYS)})")
     x_train, y_train, x_test, y_test = (_as_array(key, value) for key, value in zip(_KEYS, task, strict=True))
+    if (kind := _kind("x_train", x_train)) != (other := _kind("x_test", x_test)):
+        raise ValueError(f"x_train is {x_train.dtype}, taken for {kind}, and x_test {x_test.dtype}, for {other}")
     train, test = _as_labels("y_train", y_train), _as_labels("y_test", y_test)
     for split, x, y in (("train", x_train, train), ("test", x_test, test)):
         if not len(y) or x.shape[:1] != y.shape:
@@ -140,7 +159,7 @@ def _task_arrays(task: TaskArrays, class_names: Sequence[str] | None) -> dict[st
     if train.dtype.kind != test.dtype.kind:
         raise ValueError("y_train and y_test are texts and numbers; needed is one of both")
     if uneven := np.setxor1d(classes, test).tolist():
-        raise ValueError(f"the classes {uneven} are in y_train or in y_test alone; each needs images in both")
+        raise ValueError(f"the classes {uneven} are in y_train or in y_test alone; each needs samples in both")
     names = classes.tolist()
     if class_names is not None:
         if train.dtype.kind == "U":
@@ -170,16 +189,29 @@ def _as_labels(key: str, labels: NDArray[Any]) -> NDArray[Any]:
     raise ValueError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]")
 
 
-def _normalisation(splits: Sequence[Images]) -> dict[str, list[float]]:
-    """Mean and standard deviation ``[C]`` of the pixels of all ``splits``, to six digits."""
-    from seu_bench.data.images import pixel_statistics
+def _kind(key: str, values: NDArray[Any]) -> InputKind:
+    """What samples are, by their type and the number of their axes."""
+    if values.ndim in (3, 4):
+        return "image"
+    if values.ndim != 2 or values.dtype.kind not in "iuf":
+        what = (
+            "images [N, H, W], [N, H, W, C] or [N, C, H, W], floating point [N, D], or ids of tokens, integers [N, L]"
+        )
+        raise ValueError(f"{key} is {values.dtype} of shape {values.shape}; needed are {what}")
+    return "features" if values.dtype.kind == "f" else "tokens"
 
-    shares = np.array([len(images) for images in splits])[:, None] / sum(map(len, splits))
-    means, deviations = (np.array(it) for it in zip(*map(pixel_statistics, splits), strict=True))
+
+def _normalisation(data: Sequence[RawDataset]) -> dict[str, Any]:
+    """Mean and standard deviation of all training samples, by channel or column, as ``input``; tokens have none."""
+    if (statistics := _KINDS[data[0].info.kind][-1]) is None:
+        return {}
+    shares = np.array([[len(it.train)] for it in data]) / sum(len(it.train) for it in data)
+    means, deviations = (np.array(it) for it in zip(*(statistics(it.train.images) for it in data), strict=True))
     mean = (shares * means).sum(axis=0)
-    variance = (shares * (deviations**2 + means**2)).sum(axis=0) - mean**2
-    std = np.where(variance > 1e-10, np.sqrt(np.maximum(variance, 0)), 1.0)  # of one colour it is 0, but for rounding
-    return {"mean": [float(f"{it:.6g}") for it in mean], "std": [float(f"{it:.6g}") for it in std]}
+    std = np.sqrt((shares * (deviations**2 + (means - mean) ** 2)).sum(axis=0))
+    std = np.where(std > 1e-12 * np.abs(mean), std, 1.0)  # what is the same in all is so but for rounding
+    # More digits than float32 has, and fewer than sums on another computer may differ in.
+    return {"input": {key: [float(f"{it:.9g}") for it in values] for key, values in (("mean", mean), ("std", std))}}
 
 
 def _write(path: Path, content: bytes) -> None:

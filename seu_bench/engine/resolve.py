@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
-from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
+from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
@@ -25,7 +25,14 @@ from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
 from seu_bench.results.record import CodeRecord
-from seu_bench.training.interfaces import BackboneFactory, Component, Cost, StrategyContext, StrategyFactory
+from seu_bench.training.interfaces import (
+    BackboneFactory,
+    Component,
+    Cost,
+    SpaceFactory,
+    StrategyContext,
+    StrategyFactory,
+)
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
@@ -50,6 +57,7 @@ class ResolvedRun:
     searcher: Component | None
     creator: Component | None
     backbone: BackboneFactory | None
+    space: SpaceFactory | None
     sources: Mapping[str, DatasetSource]
     packages: Mapping[str, str]
     tuned: TunedFile | None = None
@@ -136,6 +144,7 @@ class ResolvedRun:
             searcher=self.searcher,
             creator=self.creator,
             backbone=self.backbone,
+            space=self.space,
             compute=self.request.compute,
             **more,
         )
@@ -182,6 +191,7 @@ class ChosenStrategy:
     options: Options
     components: Mapping[str, Component]
     backbone: BackboneFactory | None
+    space: SpaceFactory | None
     preset: Mapping[str, Any]
 
 
@@ -222,7 +232,8 @@ def choose_strategy(
                 where=f"--{kind} {wanted}" if wanted else f"-o {kind}.{next(iter(parts[kind]))}",
                 remedy=f"leave the {kind} out, or choose a strategy that takes one, such as 'seu'",
             )
-    return ChosenStrategy(factory, options, components, find_backbone(registry, options), values_of_preset)
+    networks = find_backbone(registry, options), find_space(registry, options)
+    return ChosenStrategy(factory, options, components, *networks, values_of_preset)
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
@@ -274,7 +285,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     for name, used in sources.items():
         _require_input(registry, request.strategy, picked, getattr(used, "kind", "image"), name)
     code = _code(registry, request, picked, packages)
-    parts = components.get("searcher"), components.get("creator"), picked.backbone
+    parts = components.get("searcher"), components.get("creator"), picked.backbone, picked.space
     run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
     run.refuse_tuned_seed(request.seed)
     return run
@@ -294,6 +305,7 @@ def _code(
     used: list[tuple[Kind[Any], Iterable[str]]] = [
         (registry.strategies, [request.strategy]),
         (registry.backbones, [backbone] if backbone else []),
+        (registry.spaces, [picked.options.space] if isinstance(picked.options, SpaceOptions) else []),
         (registry.datasets, datasets),
         (registry.metrics, registry.metrics),
         (registry.benchmarks, [] if is_file else [request.benchmark]),
@@ -317,6 +329,11 @@ def find_component(registry: Registry, kind: str, name: str | None, *layers: Map
 def find_backbone(registry: Registry, options: Options) -> BackboneFactory | None:
     """The backbone that a strategy's options name; ``None``: it takes none."""
     return named_backbone(registry, options.backbone) if isinstance(options, BackboneOptions) else None
+
+
+def find_space(registry: Registry, options: Options) -> SpaceFactory | None:
+    """The search space that a strategy's options name; ``None``: it takes none."""
+    return registry.spaces.find(options.space).factory if isinstance(options, SpaceOptions) else None
 
 
 def named_backbone(registry: Registry, name: str) -> BackboneFactory:

@@ -31,7 +31,7 @@ from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
-from seu_bench.engine.resolve import find_backbone, find_component
+from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -309,6 +309,7 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
         searcher=find_component(registry, "searcher", record.searcher, record.searcher_options),
         creator=find_component(registry, "creator", record.creator, record.creator_options),
         backbone=find_backbone(registry, options),
+        space=find_space(registry, options),
         restores=True,
     )
 

@@ -62,6 +62,18 @@ class ComponentFactory(Protocol):
         """Build the stage of a task, given validated options and what the strategy hands it."""
 
 
+class SpaceFactory(Protocol):
+    """Factory of a search space of extension units (``-o space=``); ``seu_bench_kit`` says what a space is.
+
+    It may have ``contract``, as a :class:`ComponentFactory`.
+    """
+
+    summary: str
+
+    def build(self, **options: Any) -> Any:
+        """Build the space; none but ``darts_cell`` is given options."""
+
+
 @dataclass(frozen=True)
 class Component:
     """A searcher or a creator (``kind``) that was chosen for a run, with its validated options."""
@@ -89,6 +101,7 @@ class StrategyContext:
         device: device to train on, e.g. ``cpu`` or ``cuda``.
         searcher, creator: those chosen, for strategies that take them.
         backbone: the one chosen, for strategies whose options are :class:`~seu_bench.config.BackboneOptions`.
+        space: the one chosen, for strategies whose options are :class:`~seu_bench.config.SpaceOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
         compute: precision, feature cache and compilation. A strategy without an attribute of this name computes in
@@ -104,6 +117,7 @@ class StrategyContext:
     searcher: Component | None = None
     creator: Component | None = None
     backbone: BackboneFactory | None = None
+    space: SpaceFactory | None = None
     on_progress: ProgressCallback | None = None
     evaluator: Any = None
     compute: ComputeConfig = field(default_factory=ComputeConfig)

@@ -13,7 +13,8 @@ import torch
 from support.commands import Command
 
 import seu_bench
-from seu_bench.config import BenchmarkFile, BenchmarkSpec, Request
+from seu_bench.config import BenchmarkFile, BenchmarkSpec, ImageLimits, Request
+from seu_bench.data import build_stream
 from seu_bench.engine.resolve import resolve
 from seu_bench.errors import DataError, RequestError, ResultsError, SeuBenchError, SpecError
 from seu_bench.plugin import Registry
@@ -107,6 +108,35 @@ def test_one_normalisation_for_all_tasks(tmp_path: Path) -> None:
     assert spec.stream.tasks["task_1"].input.std == (1.0,)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("kind", ["features", "tokens"])
+def test_samples_that_are_no_images(kind: str, tmp_path: Path) -> None:
+    """The type of a table decides; columns are standardised over all tasks, and the vocabulary is that of all."""
+    random = np.random.default_rng(0)
+    tasks = []
+    for shift in (0, 7):
+        table = 10**3 + shift + random.normal(size=(32, 3)) if kind == "features" else random.integers(5, size=(32, 3))
+        if kind == "tokens":
+            table += shift
+        else:
+            table[:, 2] = 8.0
+        tasks.append((table[::2], np.arange(16) % 2, table[1::2], np.arange(16) % 2))
+    path = Path(seu_bench.stream(tasks, name="mine", scenario="domain", folder=tmp_path))
+    lists = [tuple(it.tolist() for it in each) for each in tasks]
+    assert seu_bench.stream(lists, name="mine", scenario="domain", folder=tmp_path) == str(path)
+    run = resolve(Registry(), Request(strategy="naive", benchmark=str(path), options={"backbone": "mlp"}))
+    assert (run.plan().input.kind, run.plan().input.shape) == (kind, (3,))
+    stream = build_stream(run.spec.benchmark, run.load, ImageLimits(), 0)
+    splits = [split for each in stream.tasks for split in (each.train, each.valid)]
+    samples = torch.cat([split.gather(torch.arange(len(split)))[0] for split in splits])
+    if kind == "tokens":
+        assert stream.plan.vocabulary == 12 and (samples.min(), samples.max()) == (0, 11)
+    else:
+        assert (
+            samples.mean(0).abs().max() < 1e-2
+            and (samples.std(0, correction=0) - torch.tensor([1, 1, 0])).abs().max() < 1e-2
+        )
+
+
 X, Y, X_TEST, Y_TEST = task(0, 1)
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([], {}, "the benchmark 'mine' has 1 fault"),
@@ -115,7 +145,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([(X, Y)], {}, "it is no tuple"),
     ([(X[:0], Y[:0], X_TEST[:0], Y_TEST[:0])], {}, r"x_train has shape \(0, 6, 6\), and y_train has 0 labels"),
     ([(X, Y, X_TEST[:0], Y_TEST[:0])], {}, "y_test has 0 labels"),
-    ([(7, Y, X_TEST, Y_TEST)], {}, r"x_train has shape \(\)"),
+    ([(7, Y, X_TEST, Y_TEST)], {}, r"x_train is int64 of shape \(\)"),
     ([(X, Y, X_TEST[:4], Y_TEST[:4])], {}, r"the classes \[1\] are in y_train or in y_test alone"),
     ([(X, Y, X_TEST, Y_TEST + 1)], {}, r"the classes \[0, 2\] are in"),
     ([(X, Y[:5], X_TEST, Y_TEST)], {}, r"x_train has shape \(24, 6, 6\), and y_train has 5 labels"),
@@ -126,6 +156,18 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([(X, ["a", None] * 12, X_TEST, Y_TEST)], {}, "y_train is object"),
     ([(np.where(X > 250, np.nan, X / 255), Y, X_TEST, Y_TEST)], {}, "x_train has dtype float64 and values nan..nan"),
     ([(X / 128 - 1, Y, X_TEST, Y_TEST)], {}, r"x_train has dtype float64 and values -1\.\."),
+    ([(X.astype(object), Y, X_TEST.astype(object), Y_TEST)], {}, "x_train has dtype object"),
+    ([(X[:, 0] > 9, Y, X_TEST[:, 0] > 9, Y_TEST)], {}, r"x_train is bool of shape \(24, 6\); needed are"),
+    (
+        [(X[:, 0] / 2, Y, X_TEST[:, 0], Y_TEST)],
+        {},
+        "x_train is float64, taken for features, and x_test uint8, for tokens",
+    ),
+    ([(X[:, 0] + np.inf, Y, X_TEST[:, 0] / 2, Y_TEST)], {}, "x_train has inf in row 0"),
+    ([(X[:, 0] - 300.0 > 0, Y, X_TEST, Y_TEST)], {}, "x_train is bool"),
+    ([(X[:, 0].astype(int) - 300, Y, X_TEST[:, 0].astype(int), Y_TEST)], {}, "x_train has ids of tokens from -"),
+    ([TWO[0], (X[:, 0] / 2, Y, X_TEST[:, 0] / 2, Y_TEST)], {}, "'task_1' has images of 1x6x6, 'task_2' has 6 features"),
+    ([(X[:, 0, :n], Y, X_TEST[:, 0, :n], Y_TEST) for n in (5, 6)], {}, "'task_1' has 5 tokens"),
     ([(X * 1j, Y, X_TEST, Y_TEST)], {}, "x_train has dtype complex128"),
     ([([X[0], X[1, 1:]], Y, X_TEST, Y_TEST)], {}, "x_train is no array"),
     ([(X, Y, X_TEST[:, 1:], Y_TEST)], {}, r"images \(1, 6, 6\) in training and \(1, 5, 6\) in test"),
@@ -138,8 +180,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ([task(0)], {"validation": 0.01}, "needed are one, and two others"),
     (TWO, {"default_protocol": "fast"}, "default_protocol 'fast' is not one of"),
     (TWO, {"class_names": ["a", "b", "c"]}, "it has the label 3, and class_names has 3 names"),
-    (TWO, {"class_names": ["a", "b", "c", "a"]}, "are no list of texts, each once"),
-    (TWO, {"class_names": "abcd"}, "are no list of texts, each once"),
+    (TWO, {"class_names": ["a", "b", "c", "a"]}, "are no list of different texts"),
+    (TWO, {"class_names": "abcd"}, "are no list of different texts"),
     ([task("a", "b")], {"class_names": ["a", "b"]}, "leave class_names out"),
     (TWO, {"name": "../mine"}, "name: "),
     (TWO, {"name": "My stream"}, "name: "),
