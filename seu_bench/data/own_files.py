@@ -422,7 +422,7 @@ class NpzSource(OwnFiles):
         try:
             return _npz_images(name, values)
         except ValueError as error:
-            hint = "; tables of numbers are kind = 'features'" if values.dtype.kind in "uif" else ""
+            hint = "; tables of numbers are kind = 'features'" if values.ndim == 2 and values.dtype.kind in "uif" else ""
             raise ValueError(f"{error}{hint}") from error
 
     def vocabulary(self, splits: Sequence[RawSplit]) -> int | None:
