@@ -17,6 +17,7 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .api import leaderboard, run, sweep, tune
     from .avalanche import make_strategy
+    from .data.arrays import stream
     from .engine.saved_model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Balanced", "Herded", "LazyFactory", "Method", "Register", "Reservoir", "Ring", "__version__", "hookimpl",
-    "leaderboard", "load_model", "load_records", "make_strategy", "run", "sweep", "tune",
+    "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.commands import unused_flags
 from seu_bench.config.run import Request
 from seu_bench.engine.launcher import launch
-from seu_bench.errors import PluginError
+from seu_bench.errors import PluginError, RequestError
 from seu_bench.plugin.methods import end_import, importable_file
-from seu_bench.plugin.registry import Registry, is_installed, use_plugins
+from seu_bench.plugin.registry import PACKAGE, Entry, Registry, is_installed, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.utils import progress as bars
 
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 
 
 def run(
-    strategy: str | type[Method] = "seu", benchmark: str = "split_digits", *, progress: bool = False, **given: Any
+    strategy: str | type[Method] = "seu",
+    benchmark: str | BenchmarkSpec = "split_digits",
+    *,
+    progress: bool = False,
+    **given: Any,
 ) -> Record:
     """Make one run and return its record.
 
@@ -40,7 +45,8 @@ def run(
     Args:
         strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name
             from then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
-        benchmark: a name, or the path of a TOML file.
+        benchmark: a name, the path of a TOML file, such as :func:`seu_bench.stream` returns, or a benchmark that
+            :meth:`seu_bench.config.BenchmarkSpec.of` makes.
         progress: whether to draw progress bars.
         given: the options of ``seu-bench run``, which are the fields of :class:`seu_bench.config.Request`, such as
             ``seed=1``, ``protocol="quick"``, ``options={"epochs": 3, "searcher.alpha": 0.1}``, ``results="results"``,
@@ -57,8 +63,14 @@ def run(
         >>> record = seu_bench.run("ewc", "split_digits", protocol="quick", seed=1)
         >>> record.metrics["acc"]
     """
-    request = Request(strategy=_name(strategy), benchmark=benchmark, **given)
+    name = benchmark.name if isinstance(benchmark, BenchmarkSpec) else benchmark
+    request = Request(strategy=_name(strategy), benchmark=name, **given)
     registry = use_plugins(request.plugin, [strategy] if isinstance(strategy, type) else [])
+    if isinstance(benchmark, BenchmarkSpec):
+        if name in registry.benchmarks and registry.benchmarks[name].factory.load() != benchmark:
+            what = f"another benchmark is called {name!r}"
+            raise RequestError(what, remedy="give yours another name; seu-bench list benchmarks shows those taken")
+        registry.benchmarks[name] = Entry(name, benchmark, "core", PACKAGE)
     watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
@@ -202,6 +214,12 @@ def _display(progress: bool, plan: SweepPlan, slots: int | None) -> Iterator[Swe
 
 def _without_classes(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return keys of a sweep or a tuning in which names stand for classes, whose files are among the plugins."""
+    named = given.get("benchmark", ())
+    if any(isinstance(it, BenchmarkSpec) for it in (named if isinstance(named, list | tuple) else [named])):
+        what = "jobs run in other processes, which do not know a benchmark that is not registered"
+        raise RequestError(
+            what, remedy="have register_benchmarks of a plugin offer it, and give plugin='FILE.py' and its name"
+        )
     asked = given.get("strategy", ())
     each = asked if isinstance(asked, list | tuple) else [asked]
     if not (methods := [it for it in each if isinstance(it, type)]):

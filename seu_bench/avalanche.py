@@ -81,6 +81,7 @@ def make_strategy(
         seed=request.seed,
         device=device,
         backbone=chosen.backbone,
+        space=chosen.space,
         on_progress=on_progress,
         evaluator=evaluator,
         compute=request.compute,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seu_bench.plugin.registration import CommandFactory, Register
     from seu_bench.results.metric import Metric, Value
     from seu_bench.results.record import Record
-    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, Cost, StrategyFactory
+    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, Cost, SpaceFactory, StrategyFactory
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -49,6 +49,11 @@ def register_searchers(register: Register[ComponentFactory]) -> None:
 @hookspec
 def register_creators(register: Register[ComponentFactory]) -> None:
     """Offer task-model creators (:class:`~seu_bench.training.interfaces.ComponentFactory`)."""
+
+
+@hookspec
+def register_spaces(register: Register[SpaceFactory]) -> None:
+    """Offer search spaces of extension units (:class:`~seu_bench.training.interfaces.SpaceFactory`)."""
 
 
 @hookspec

@@ -12,47 +12,7 @@ from numpy.typing import NDArray
 
 from seu_bench.training import Forward
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_kit import (
-    EDGES,
-    OPERATIONS,
-    Edge,
-    Genotype,
-    SampledStage,
-    SearchSpace,
-    SearchTask,
-    proxy_network,
-    sample_of,
-)
-from seu_bench_kit.search_space import INPUTS, NODES
-
-
-def decision_sizes(space: SearchSpace) -> tuple[int, ...]:
-    """Number of choices of each decision."""
-    if space.edges == "all14":
-        form = [len(OPERATIONS)] * len(EDGES)
-    else:
-        operations = len(OPERATIONS) - 1
-        form = [size for node in range(INPUTS, INPUTS + NODES) for size in (node, operations, node - 1, operations)]
-    return tuple(form * space.cell_types)
-
-
-def decode(space: SearchSpace, decisions: Sequence[int]) -> Genotype:
-    """The genotype that a whole sequence of decisions makes."""
-    length = len(decisions) // space.cell_types
-    forms = [_form(space, decisions[start : start + length]) for start in range(0, len(decisions), length)]
-    return Genotype(forms[0], forms[-1])
-
-
-def _form(space: SearchSpace, decisions: Sequence[int]) -> tuple[Edge, ...]:
-    if space.edges == "all14":
-        return tuple(Edge(*edge, OPERATIONS[choice]) for edge, choice in zip(EDGES, decisions, strict=True))
-    edges = []
-    for place, node in enumerate(range(INPUTS, INPUTS + NODES)):
-        first, first_operation, second, second_operation = decisions[4 * place : 4 * place + 4]
-        others = [source for source in range(node) if source != first]
-        pairs = [(first, first_operation), (others[second], second_operation)]
-        edges += [Edge(node, source, OPERATIONS[1 + operation]) for source, operation in sorted(pairs)]
-    return tuple(edges)
+from seu_bench_kit import SampledStage, SearchTask, proxy_network
 
 
 @dataclass(frozen=True)
@@ -163,7 +123,7 @@ class QLearner:
         return random.choice(places)
 
 
-class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
+class BlockwiseSearch(SampledStage[tuple[int, ...], Any]):
     """The search of one task: fresh proxy network, fresh Q-values."""
 
     state_attributes = (*SampledStage.state_attributes, "learner")
@@ -175,9 +135,8 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
         )
         self.space, self.replay = task.space, options.replay
         self.epsilon = EpsilonSchedule(options.epsilon_first, options.epsilon_last, options.explore)
-        sizes = decision_sizes(task.space)
         rates = {"rate": options.q_learning_rate, "discount": options.discount, "initial": options.initial_value}
-        self.learner = QLearner(sizes, **rates)
+        self.learner = QLearner(task.space.decisions, **rates)
         with self.randomness.active():
             self.network = proxy_network(task, schedule)
         self.prepare(self.network)
@@ -188,7 +147,7 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
 
     def forward_of(self, sampled: tuple[int, ...]) -> Forward:
         """The proxy network with the edges of the architecture; the others carry nothing."""
-        return self.network.sample_function(sample_of(decode(self.space, sampled)))
+        return self.network.sample_function(self.space.sample_of(self.space.decode(sampled)))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
@@ -198,6 +157,6 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Genotype]):
         """The Q-values learn from the accuracy, and from remembered ones."""
         self.learner.remember(sampled, accuracy, self.replay)
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """The architecture of the best reward."""
-        return decode(self.space, self.learner.best)
+        return self.space.decode(self.learner.best)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
@@ -13,7 +13,6 @@ from seu_bench_creators import InheritOptions, InheritSearchOptions, inherit_pas
 from seu_bench_creators.paths import Path, earlier_paths
 from seu_bench_kit import (
     CreationTask,
-    Genotype,
     SearchTask,
     extract_features,
     h_score,
@@ -25,7 +24,7 @@ from seu_bench_kit import (
 Score: TypeAlias = Callable[[Tensor, Tensor], float]
 
 
-class InheritSearch(EpochlessStage[Genotype]):
+class InheritSearch(EpochlessStage[Any]):
     """The search of one task: a genotype at random for the first task, and that one for all others.
 
     Weights can be inherited only by units of the same genotype. That a search for each task finds better ones than
@@ -37,7 +36,7 @@ class InheritSearch(EpochlessStage[Genotype]):
         self.space = task.space
         self.earlier = tuple(task.earlier)
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """The first task's genotype, which is drawn from the stage's own randomness."""
         return self.earlier[0] if self.earlier else self.space.random_genotype()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +13,7 @@ from seu_bench.data import batch_bounds
 from seu_bench.models import RepeatedBatches
 from seu_bench.training import EpochReport, Stage, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench_darts import DartsOptions
-from seu_bench_kit import EDGES, OPERATIONS, Genotype, Mixture, SearchTask, proxy_network, recalibrate
+from seu_bench_kit import SearchTask, proxy_network, recalibrate
 
 #: Standard deviation of the architecture's first values.
 NOISE = 1e-3
@@ -21,11 +22,11 @@ NOISE = 1e-3
 BETAS = (0.5, 0.999)
 
 
-class DartsSearch(Stage[Genotype]):
+class DartsSearch(Stage[Any]):
     """The search of one task: fresh proxy network, fresh architecture.
 
-    The architecture is a table ``[14, 8]`` per cell type, whose softmax weighs the operations of an edge. Only Adam
-    moves it, and only SGD the weights.
+    The architecture is tables of logits, a row for each of the space's choices, whose softmax weighs the options. Only
+    Adam moves it, and only SGD the weights.
     """
 
     state_attributes = ("network", "architecture", "optimizer", "arch_optimizer", "best", "best_loss")
@@ -38,8 +39,9 @@ class DartsSearch(Stage[Genotype]):
         self.train_images, self.valid_images = task.images.halves()
         with self.randomness.active():
             self.network = proxy_network(task, self.schedule)
-            shape = len(EDGES), len(OPERATIONS)
-            tables = [(NOISE * torch.randn(shape)).to(task.device) for _ in range(task.space.cell_types)]
+            # Choices of as many options, one after another, are one table.
+            shapes = [(len(list(rows)), options) for options, rows in groupby(task.space.choices)]
+            tables = [(NOISE * torch.randn(shape)).to(task.device) for shape in shapes]
         self.architecture = nn.ParameterList(tables)
         self.weights = list(self.network.parameters())
         self.optimizer = make_sgd(self.weights, self.schedule)
@@ -80,10 +82,9 @@ class DartsSearch(Stage[Genotype]):
             self.best = [table.detach().clone() for table in self.architecture]
         return EpochReport(float(total) / count, accuracy)
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """The genotype of the softmax of the architecture chosen."""
-        tables = [table.softmax(dim=1).double().cpu().numpy() for table in self.best]
-        return self.space.derive([np.asarray(table) for table in tables])
+        return self.space.derive([row for table in self.best for row in table.softmax(dim=1).double().cpu().numpy()])
 
     def _step_architecture(self, images: Tensor, labels: Tensor) -> None:
         """A step by the gradient at the present weights, as if they did not depend on the architecture (DARTS, section
@@ -112,9 +113,9 @@ class DartsSearch(Stage[Genotype]):
         return loss.detach()
 
     @property
-    def _weights_of_operations(self) -> Mixture:
-        # With one cell type the same table serves both kinds of cell.
-        return self.architecture[0].softmax(dim=1), self.architecture[-1].softmax(dim=1)
+    def _weights_of_operations(self) -> list[Tensor]:
+        return [row for table in self.architecture for row in table.softmax(dim=1)]
 
     def _forward(self, images: Tensor) -> Tensor:
-        return self.network.mixture(images, self._weights_of_operations)
+        logits: Tensor = self.network(images, self._weights_of_operations)
+        return logits

@@ -1,15 +1,15 @@
 """The search and growth kit: what methods share that search for units, grow by them, or pack them.
 
-- ``search_space``: operations, genotypes, the plan of cells
+- ``search_space``: what a space is; ``units``, and ``networks`` of them
+- ``genotypes``, ``cells``: the paper's space, ``darts_cell``; ``kernels``: its fast gradients; ``mbconv``; ``dense``
 - ``components``: what searchers and creators are given, and their factories
-- ``cells``: units as modules, the proxy network, the network of one genotype; ``kernels``: their fast gradients
 - ``sampling``: stages that sample a network, train it and learn from its score
 - ``guard``: supervision of the stages of searchers and creators
 - ``transferability``: scores of features that need no training
 - ``chain``, ``growing``: a backbone as a chain of layers; networks whose layers grow by units
 - ``blocks``: AlexNet variant and residual blocks
 - ``masks``: binary masks of one bit
-- ``contracts``: contract tests of searchers and creators; needs pytest
+- ``contracts``: contract tests of spaces, searchers and creators; needs pytest
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
     from .blocks import AlexNetShape, ResidualBlock, even_resnet_parts
-    from .cells import ExtensionUnit, GenotypeNetwork, Mixture, ProxyNetwork, Sample, Stem, Unit, sample_of
+    from .cells import CellSpace, ExtensionUnit
     from .chain import ChainLayer, chain_of, run_chain
     from .components import (
         CreationTask,
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
         schedule_passes,
     )
     from .contracts import CreatorContract, SearcherContract, creation_tasks, search_task
+    from .genotypes import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, uniform_genotype
     from .growing import GrowingLayer, GrowingMethod, GrowingNetwork
     from .guard import GuardedStage
     from .masks import pack_bits, packed_bytes, unpack_bits
+    from .networks import GenotypeNetwork, ProxyNetwork
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
-    from .search_space import (
-        EDGES,
-        GENOTYPES,
-        OPERATIONS,
-        Edge,
-        Genotype,
-        SearchSpace,
-        named_genotype,
-        uniform_genotype,
-    )
+    from .search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample, SearchSpace, SpaceFactory, cell_plans
     from .transferability import extract_features, h_score, knn_accuracy, log_evidence, ridge_accuracy
+    from .units import Adapted, Stem, Unit, blend
 
 __all__ = [
     "EDGES",
     "GENOTYPES",
     "OPERATIONS",
+    "Adapted",
     "AlexNetShape",
+    "Arrow",
+    "CellPlan",
+    "CellSpace",
     "ChainLayer",
+    "ChoiceSpace",
+    "Chosen",
     "CreationTask",
     "CreatorContract",
     "CreatorFactory",
@@ -67,7 +67,6 @@ __all__ = [
     "GrowingModel",
     "GrowingNetwork",
     "GuardedStage",
-    "Mixture",
     "ProxyNetwork",
     "ResidualBlock",
     "Sample",
@@ -76,8 +75,11 @@ __all__ = [
     "SearchTask",
     "SearcherContract",
     "SearcherFactory",
+    "SpaceFactory",
     "Stem",
     "Unit",
+    "blend",
+    "cell_plans",
     "chain_of",
     "component_passes",
     "creation_tasks",
@@ -87,7 +89,6 @@ __all__ = [
     "h_score",
     "knn_accuracy",
     "log_evidence",
-    "named_genotype",
     "pack_bits",
     "packed_bytes",
     "proxy_network",
@@ -95,7 +96,6 @@ __all__ = [
     "recalibration_passes",
     "ridge_accuracy",
     "run_chain",
-    "sample_of",
     "schedule_passes",
     "search_task",
     "train_epoch",

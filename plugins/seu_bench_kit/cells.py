@@ -1,4 +1,4 @@
-"""Cells as modules: operations, the stem, the extension unit of a genotype, the proxy network that searches run on.
+"""The paper's search space: cells of eight operations, as modules and on shared weights.
 
 The exact forms of the eight operations are the published code's (paper, section II-D). All convolutions are bias-free;
 ``affine`` is false in a proxy network and true in the super model. Images are ``[N, C, H, W]``; stride 2 maps H to
@@ -8,34 +8,23 @@ is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from operator import add
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.models.layers import ChannelsLastConv2d
-from seu_bench.models.modes import freeze
+from seu_bench.data import InputShape
+from seu_bench_kit.genotypes import EDGES, GENOTYPES, INPUTS, NODES, OPERATIONS, Edge, Genotype, uniform_genotype
 from seu_bench_kit.kernels import DepthwiseConv2d, concatenate, pick_pixels
-from seu_bench_kit.search_space import (
-    EDGES,
-    INPUTS,
-    NODES,
-    OPERATIONS,
-    STEM_MULTIPLIER,
-    CellPlan,
-    Genotype,
-    SearchSpace,
-    cell_plans,
-)
-
-#: One operation index per edge, for the normal and for the reduction cells.
-Sample: TypeAlias = tuple[Sequence[int], Sequence[int]]
-#: One weight per edge and operation, ``[14, 8]``, for the normal and for the reduction cells.
-Mixture: TypeAlias = tuple[Tensor, Tensor]
+from seu_bench_kit.search_space import STEM_MULTIPLIER, Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
+from seu_bench_kit.units import Stem, Unit
 
 
 class State:
@@ -127,7 +116,7 @@ def separable(
 def make_operation(
     name: str, channels: int, stride: int, *, affine: bool, pool_norm: bool = False, reduce_norm: bool = True
 ) -> nn.Module:
-    """Build an operation of :data:`~seu_bench_kit.search_space.OPERATIONS`.
+    """Build an operation of :data:`~seu_bench_kit.genotypes.OPERATIONS`.
 
     Args:
         pool_norm: put a BatchNorm without affine parameters behind pooling (the proxy network does).
@@ -156,51 +145,6 @@ def make_operation(
     if name.startswith("dil_conv"):
         return nn.Sequential(*separable(channels, int(name[-1]), stride, 2, LeadingReLU(), affine=affine))
     raise ValueError(f"no operation is called {name!r}")
-
-
-def sample_of(genotype: Genotype) -> Sample:
-    """Sample by which a proxy network computes a genotype: absent edges carry ``none``."""
-    chosen = []
-    for kind in (genotype.normal, genotype.reduction):
-        operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
-        chosen.append([operations.get(edge, 0) for edge in EDGES])
-    return chosen[0], chosen[1]
-
-
-class Unit(nn.Module):
-    """A module that a layer of the super model can choose. A frozen unit never trains again."""
-
-    frozen = False
-
-    def freeze(self) -> None:
-        """Stop training for good: no gradients, BatchNorm with the statistics it has."""
-        self.frozen = True
-        freeze(self)
-        self.eval()
-
-    def train(self, mode: bool = True) -> Self:
-        """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""
-        return super().train(mode and not self.frozen)
-
-
-class Stem(Unit):
-    """First layer: 3x3 convolution to 3C channels, BatchNorm. A unit that can be chosen but is not searched.
-
-    Args:
-        image_channels: of the images.
-        channels: C.
-    """
-
-    def __init__(self, image_channels: int, channels: int) -> None:
-        super().__init__()
-        outputs = STEM_MULTIPLIER * channels
-        self.conv = ChannelsLastConv2d(image_channels, outputs, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(outputs)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """``[N, image_channels, H, W] -> [N, 3C, H, W]``."""
-        features: Tensor = self.norm(self.conv(images))
-        return features
 
 
 class _Inputs(nn.Module):
@@ -244,7 +188,7 @@ class ExtensionUnit(Unit):
         space: search space of the operations.
     """
 
-    def __init__(self, genotype: Genotype, plan: CellPlan, space: SearchSpace) -> None:
+    def __init__(self, genotype: Genotype, plan: CellPlan, space: CellSpace) -> None:
         super().__init__()
         norms = {"affine": True, "reduce_norm": space.factorized_reduce_norm}
         self.inputs = _Inputs(plan, **norms)
@@ -262,7 +206,7 @@ class ExtensionUnit(Unit):
 class ProxyCell(nn.Module):
     """A cell with every operation on every edge: one per edge is computed, or all of them are mixed."""
 
-    def __init__(self, plan: CellPlan, space: SearchSpace) -> None:
+    def __init__(self, plan: CellPlan, space: CellSpace) -> None:
         super().__init__()
         self.plan = plan
         norms = {"affine": False, "reduce_norm": space.factorized_reduce_norm}
@@ -275,94 +219,197 @@ class ProxyCell(nn.Module):
             for _, source in EDGES
         )
 
-    def forward(self, older: Tensor, newer: Tensor, chosen: Sequence[int]) -> Tensor:
-        """Output with operation ``chosen[e]`` on edge e; each node sums its edges (docs/explanation/seu.md)."""
-        states = self.inputs(older, newer)
-        return _cell(states, EDGES, lambda row, state: state.through(self._operation(row, chosen[row])))
+    def forward(self, older: Tensor, newer: Tensor, sample: Sample) -> Tensor:
+        """Output with one operation on each edge, or with all of them, multiplied by their weights and summed (DARTS,
+        equation 2); each node sums its edges (docs/explanation/seu.md).
 
-    def mixture(self, older: Tensor, newer: Tensor, weights: Tensor) -> Tensor:
-        """Output with every operation on every edge, multiplied by ``weights[e, o]`` and summed (DARTS, equation 2).
-
-        ``none`` gives zeros, so that it is not computed; its weight acts through what it takes from the others.
+        ``none`` gives zeros, so that a mixture does without it; its weight acts through what it takes from the others.
         """
+        # With one cell type the same rows serve both kinds of cell.
+        chosen = sample[-len(EDGES) :] if self.plan.reduction else sample[: len(EDGES)]
 
-        def mixed(row: int, state: State) -> Tensor:
-            operations = range(1, len(OPERATIONS))
-            return reduce(add, (weights[row, at] * state.through(self._operation(row, at)) for at in operations))
+        def edge(row: int, state: State) -> Tensor:
+            here = chosen[row]
+            if not isinstance(here, Tensor):
+                return state.through(self._operation(row, here))
+            return reduce(add, (here[at] * state.through(self._operation(row, at)) for at in range(1, len(OPERATIONS))))
 
-        return _cell(self.inputs(older, newer), EDGES, mixed)
+        return _cell(self.inputs(older, newer), EDGES, edge)
+
+    def copy_to(self, unit: ExtensionUnit, genotype: Genotype) -> None:
+        """Give a unit the weights that its genotype shares; what is affine in it alone stays as it is."""
+        unit.inputs.load_state_dict(self.inputs.state_dict(), strict=False)
+        for edge, operation in zip(genotype.edges(self.plan.kind), unit.operations, strict=True):
+            here = self._operation(EDGES.index((edge.node, edge.source)), OPERATIONS.index(edge.operation))
+            operation.load_state_dict(here.state_dict(), strict=False)
 
     def _operation(self, row: int, index: int) -> nn.Module:
         return cast(nn.ModuleList, self.edges[row])[index]
 
 
-class CellNetwork(nn.Module):
-    """A stem, cells, global average pooling, one head."""
+@dataclass(frozen=True)
+class CellSpace(SearchSpace):
+    """The paper's search space (section II-D): two forms of a cell with four nodes, whose edges carry operations.
 
-    def __init__(
-        self, image_channels: int, num_classes: int, cells: int, channels: int, make: Callable[[CellPlan], nn.Module]
-    ) -> None:
-        super().__init__()
-        plans = cell_plans(cells, channels)
-        self.stem = Stem(image_channels, channels)
-        self.cells = nn.ModuleList(make(plan) for plan in plans)
-        self.head = nn.Linear(plans[-1].output, num_classes)
-
-    def logits(self, images: Tensor, compute: Callable[[Any, Tensor, Tensor], Tensor]) -> Tensor:
-        """Logits ``[N, num_classes]``; ``compute(cell, older, newer)`` gives a cell's output."""
-        older = newer = self.stem(images)
-        for cell in self.cells:
-            older, newer = newer, compute(cell, older, newer)
-        logits: Tensor = self.head(newer.mean(dim=(2, 3)))
-        return logits
-
-
-class ProxyNetwork(CellNetwork):
-    """The small network that a search trains: a stem, proxy cells, global average pooling, one head.
-
-    Args:
-        image_channels: of the input.
-        num_classes: outputs of the head.
-        cells, channels: the proxy's size (4 and 16 in the paper).
-        space: what the search chooses from.
-
-    Example:
-        ``logits = ProxyNetwork(3, 10, 4, 16, SearchSpace())(images, sample_of(genotype))``
+    Attributes:
+        edges: ``top2`` keeps the two strongest edges of each node and never chooses ``none`` (the published code);
+            ``all14`` keeps every edge, ``none`` allowed (the paper's equation 11).
+        cell_types: 2 for separate normal and reduction architectures, 1 for one that serves both.
+        factorized_reduce_norm: whether FactorizedReduce applies its BatchNorm.
     """
 
-    def __init__(self, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace) -> None:
-        super().__init__(image_channels, num_classes, cells, channels, partial(ProxyCell, space=space))
+    edges: Literal["top2", "all14"] = "top2"
+    cell_types: Literal[1, 2] = 2
+    factorized_reduce_norm: bool = True
 
-    def forward(self, images: Tensor, sample: Sample | Mixture) -> Tensor:
-        """Logits ``[N, num_classes]`` of the sampled network on ``images`` ``[N, C, H, W]``, or of all operations."""
-        if isinstance(sample[0], Tensor):
-            return self.mixture(images, sample)
-        return self.logits(images, lambda cell, *inputs: cell(*inputs, sample[cell.plan.reduction]))
+    named = GENOTYPES
 
-    def sample_function(self, sample: Sample) -> Callable[[Tensor], Tensor]:
-        """The sampled network as a function of images alone."""
-        return partial(self.__call__, sample=sample)
+    @property
+    def decisions(self) -> tuple[int, ...]:
+        """For ``top2``, of each node: a source, its operation, another source, its operation; else the choices."""
+        if self.edges == "all14":
+            return self.choices
+        operations = len(OPERATIONS) - 1
+        form = [size for node in _nodes() for size in (node, operations, node - 1, operations)]
+        return tuple(form * self.cell_types)
 
-    def mixture(self, images: Tensor, weights: Mixture) -> Tensor:
-        """Logits ``[N, num_classes]`` of all operations at once, weighted."""
-        return self.logits(images, lambda cell, *inputs: cell.mixture(*inputs, weights[cell.plan.reduction]))
+    def decode(self, decisions: Sequence[int]) -> Genotype:
+        """The genotype of decisions, each node's edges in the order of their sources."""
+        length = len(decisions) // self.cell_types
+        forms = [self._decode_form(decisions[start : start + length]) for start in range(0, len(decisions), length)]
+        return Genotype(forms[0], forms[-1])
+
+    def encode(self, genotype: Genotype) -> tuple[int, ...]:
+        """Decisions that make the genotype."""
+        forms = (genotype.normal, genotype.reduction)[: self.cell_types]
+        return tuple(decision for form in forms for decision in self._encode_form(form))
+
+    def from_dict(self, value: Any) -> Genotype:
+        """The genotype of its edges."""
+        return Genotype.from_dict(value)
+
+    def fault(self, genotype: object) -> str | None:
+        """The reason why ``genotype`` is none of this space; ``None`` if it is one."""
+        if not isinstance(genotype, Genotype):
+            return f"it is no Genotype but {type(genotype).__name__}"
+        if self.cell_types == 1 and genotype.normal != genotype.reduction:
+            return "its normal and its reduction form differ, and with cell_types=1 they are one"
+        for kind in (genotype.normal, genotype.reduction):
+            if self.edges == "all14" and len(kind) != len(EDGES):
+                return f"it has {len(kind)} edges in place of {len(EDGES)}"
+            if self.edges == "top2":
+                for node in _nodes():
+                    if (count := sum(edge.node == node for edge in kind)) != 2:
+                        return f"node {node} has {count} edges in place of 2"
+                if any(edge.operation == OPERATIONS[0] for edge in kind):
+                    return f"{OPERATIONS[0]!r} is on an edge, and edges=top2 never chooses it"
+        return None
+
+    @property
+    def extremes(self) -> tuple[Genotype, Genotype]:
+        """Pooling everywhere, and separable 5x5 convolutions."""
+        return uniform_genotype("max_pool_3x3", self.edges), uniform_genotype("sep_conv_5x5", self.edges)
+
+    def random_genotype(self, below: Below = random.randrange) -> Genotype:
+        """A genotype drawn uniformly: for each node two of its possible sources and an operation other than ``none``
+        for each (``top2``), or an operation for every edge (``all14``)."""
+        kinds = [self._random_kind(below) for _ in range(self.cell_types)]
+        return Genotype(kinds[0], kinds[-1])
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """An operation for every edge, of the normal and of the reduction cells."""
+        return (len(OPERATIONS),) * (len(EDGES) * self.cell_types)
+
+    def sample_of(self, genotype: Genotype) -> list[int]:
+        """The operation of each edge; absent edges carry ``none``."""
+        chosen = []
+        for kind in (genotype.normal, genotype.reduction)[: self.cell_types]:
+            operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
+            chosen += [operations.get(edge, 0) for edge in EDGES]
+        return chosen
+
+    def stem(self, input: InputShape, channels: int) -> Stem:
+        """A convolution."""
+        return Stem(input.shape[0], STEM_MULTIPLIER * channels)
+
+    def unit(self, genotype: Genotype, place: CellPlan) -> ExtensionUnit:
+        """A cell."""
+        return ExtensionUnit(genotype, place, self)
+
+    def proxy(self, place: CellPlan) -> ProxyCell:
+        """A cell with every operation on every edge."""
+        return ProxyCell(place, self)
+
+    def draw(self, genotype: Genotype) -> Mapping[str, Sequence[Arrow]]:
+        """One picture of each form; the output is all nodes side by side."""
+        names = {0: "older", 1: "newer"}
+
+        def arrows(form: Sequence[Edge]) -> list[Arrow]:
+            found = [
+                Arrow(names.get(edge.source, str(edge.source)), str(edge.node), edge.operation)
+                for edge in form
+                if edge.operation != OPERATIONS[0]
+            ]
+            return [*found, *(Arrow(str(node), "output", "") for node in _nodes())]
+
+        forms = {"normal": genotype.normal, "reduction": genotype.reduction}
+        return {name: arrows(form) for name, form in list(forms.items())[: self.cell_types]}
+
+    def _decode_form(self, decisions: Sequence[int]) -> tuple[Edge, ...]:
+        if self.edges == "all14":
+            return tuple(Edge(*edge, OPERATIONS[choice]) for edge, choice in zip(EDGES, decisions, strict=True))
+        edges = []
+        for place, node in enumerate(_nodes()):
+            first, first_operation, second, second_operation = decisions[4 * place : 4 * place + 4]
+            others = [source for source in range(node) if source != first]
+            pairs = [(first, first_operation), (others[second], second_operation)]
+            edges += [Edge(node, source, OPERATIONS[1 + operation]) for source, operation in sorted(pairs)]
+        return tuple(edges)
+
+    def _encode_form(self, form: Sequence[Edge]) -> list[int]:
+        if self.edges == "all14":
+            operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in form}
+            return [operations[edge] for edge in EDGES]
+        decisions: list[int] = []
+        for node in _nodes():
+            first, second = (edge for edge in form if edge.node == node)
+            place = second.source - (second.source > first.source)
+            labels = [OPERATIONS.index(edge.operation) - 1 for edge in (first, second)]
+            decisions += [first.source, labels[0], place, labels[1]]
+        return decisions
+
+    def _random_kind(self, below: Below) -> tuple[Edge, ...]:
+        if self.edges == "all14":
+            return tuple(Edge(*edge, OPERATIONS[below(len(OPERATIONS))]) for edge in EDGES)
+        drawn = []
+        for node in _nodes():
+            sources = list(range(node))
+            pair = sorted(sources.pop(below(len(sources))) for _ in range(2))
+            drawn += [Edge(node, source, OPERATIONS[1 + below(len(OPERATIONS) - 1)]) for source in pair]
+        return tuple(drawn)
+
+    def _derive(self, rows: Sequence[Vector], tie_order: TieOrder) -> Genotype:
+        kinds = [
+            self._derive_kind(np.stack(rows[start : start + len(EDGES)]), tie_order)
+            for start in range(0, len(rows), len(EDGES))
+        ]
+        return Genotype(kinds[0], kinds[-1])
+
+    def _derive_kind(self, table: Vector, tie_order: TieOrder) -> tuple[Edge, ...]:
+        first = 1 if self.edges == "top2" else 0
+        # The first of equal candidates wins, in the order of tie_order.
+        best = [first + max(tie_order(len(row) - first), key=row[first:].__getitem__) for row in table]
+        chosen = []
+        for node in _nodes():
+            rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
+            if self.edges == "top2":
+                ranked = [rows[position] for position in tie_order(len(rows))]
+                ranked.sort(key=lambda row: -table[row, best[row]])  # a stable sort: ties keep tie_order
+                rows = sorted(ranked[:2])
+            chosen += rows
+        return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
 
 
-class GenotypeNetwork(CellNetwork):
-    """The network of one genotype, which is what a task model is whose units are all new, at whatever size.
-
-    Args:
-        image_channels: of the input.
-        num_classes: outputs of the head.
-        cells, channels: the network's size.
-        space: how units are built.
-    """
-
-    def __init__(
-        self, genotype: Genotype, image_channels: int, num_classes: int, cells: int, channels: int, space: SearchSpace
-    ) -> None:
-        super().__init__(image_channels, num_classes, cells, channels, partial(ExtensionUnit, genotype, space=space))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits ``[N, num_classes]`` of ``images`` ``[N, C, H, W]``."""
-        return self.logits(images, lambda cell, *inputs: cell(*inputs))
+def _nodes() -> range:
+    return range(INPUTS, INPUTS + NODES)

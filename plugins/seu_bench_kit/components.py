@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from seu_bench.config.common_options import ScoringOptions
 from seu_bench.config.protocol import Schedule, ScheduleOptions
 from seu_bench.errors import PluginError
-from seu_bench.plugin.registration import LazyFactory
+from seu_bench.plugin.registration import Deferred, LazyFactory
 from seu_bench.training.interfaces import Component
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from seu_bench.config.protocol import CreationSchedule, SearchSchedule
+    from seu_bench.data import InputShape
     from seu_bench.data.images import TaskImages
-    from seu_bench_kit.search_space import Genotype, SearchSpace
+    from seu_bench_kit.search_space import SearchSpace
+    from seu_bench_kit.units import Adapted
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class SearchTask:
         images: training images, already shuffled.
         task: 0-based index of the task.
         num_classes: outputs of the head.
+        input: shape of a sample.
         space: the architectures to choose from.
         schedule: the protocol's budget; ``options.applied_to(schedule)`` has the user's values in it.
         seed: seed of all randomness of the search.
@@ -40,19 +43,21 @@ class SearchTask:
     images: TaskImages
     task: int
     num_classes: int
+    input: InputShape
     space: SearchSpace
     schedule: SearchSchedule
     seed: int
     device: torch.device
-    earlier: Sequence[Genotype] = ()
+    earlier: Sequence[Any] = ()
 
 
 class GrowingModel(Protocol):
     """The super model as a creator sees it.
 
-    A *path* names a unit for each layer by its index in creation order; the newest candidate of a layer is the last.
-    Which path is set when a creation ends does not matter: the result is set, and the weights of the new units and of
-    the head are those that training starts from. New units that are not on it are deleted.
+    A *path* names a unit for each layer by its index in creation order; the newest candidate of a layer is the last. In
+    place of an index may stand an :class:`~seu_bench_kit.Adapted`, an old unit that the task wraps. Which path is set
+    when a creation ends does not matter: the result is set, and the weights of the new units and of the head are those
+    that training starts from. New units that are not on it are deleted.
     """
 
     @property
@@ -64,17 +69,24 @@ class GrowingModel(Protocol):
         """Whether the last candidate of each layer is new, i.e. trainable."""
 
     @property
+    def outputs(self) -> Sequence[int]:
+        """Features (channels) of each layer's output."""
+
+    @property
     def paths(self) -> Mapping[int, tuple[int, ...]]:
         """The path of each task that was learned, and of the present one as soon as one is set."""
 
-    def set_path(self, task: int, path: Sequence[int]) -> None:
+    def set_path(self, task: int, path: Sequence[int | Adapted]) -> None:
         """Make ``path`` the one that ``task`` is computed by. No stage's state has it: set it in each epoch."""
 
-    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
+    def features(self, x: Tensor, path: Sequence[int | Adapted]) -> Tensor:
         """Extract the features ``[N, F]`` that a head gets for images ``[N, C, H, W]`` on ``path``."""
 
     def unit(self, layer: int, index: int) -> nn.Module:
         """A unit by layer and index in creation order; -1 is the newest. What is old must stay as it is."""
+
+    def can_adapt(self, layer: int, index: int) -> bool:
+        """Whether a unit can be wrapped: it is old, and no wrapped one itself."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Everything stored, the new candidates and all heads included."""
@@ -134,12 +146,18 @@ class SearcherFactory(LazyFactory):
 
 
 class CreatorFactory(LazyFactory):
-    """Factory of a task-model creator (paper, algorithm 4): its stages result in a path, a unit's index by layer.
+    """Factory of a task-model creator (paper, algorithm 4): its stages result in a path, a unit for each layer.
 
-    As :class:`SearcherFactory`, with a :class:`CreationTask`.
+    As :class:`SearcherFactory`, with a :class:`CreationTask`. One whose paths hold :class:`~seu_bench_kit.Adapted` has
+    ``wrap``, by which a saved model is built again: ``wrap(genotype, unit, outputs)`` makes the module of a genotype,
+    for an old unit whose output has so many features.
     """
 
     contract: ClassVar[str] = "seu_bench_kit.contracts:CreatorContract"
+
+    def __init__(self, *arguments: Any, wrap: Any = None, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.wrap = Deferred(wrap) if isinstance(wrap, str) else wrap
 
 
 def recalibration_passes(limit: int, images: int, batch_size: int) -> int:

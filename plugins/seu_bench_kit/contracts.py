@@ -24,19 +24,24 @@ from seu_bench.testing.streams import alone, stream_of
 from seu_bench.testing.trial import Contract, Trial, drawn, from_file, load_registry, require, same
 from seu_bench.training.stage import EpochlessStage
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.components import CreationTask, CreatorFactory, SearchTask, component_passes
+from seu_bench_kit.dense import DenseSpace
 from seu_bench_kit.guard import GuardedStage
-from seu_bench_kit.search_space import Genotype, SearchSpace
+from seu_bench_kit.mbconv import MBConvSpace
+from seu_bench_kit.search_space import SearchSpace
 
 SEARCH = SearchSchedule(epochs=2, batch_size=8, cells=3, channels=2)
 CREATION = CreationSchedule(epochs=3, batch_size=8, old_unit_epochs=1)
 CPU = torch.device("cpu")
 #: Every space that SEU can be asked to search.
 SPACES = {
-    "two-edges": SearchSpace("top2", 2),
-    "two-edges-one-form": SearchSpace("top2", 1),
-    "all-edges": SearchSpace("all14", 2),
-    "all-edges-one-form": SearchSpace("all14", 1),
+    "two-edges": CellSpace("top2", 2),
+    "two-edges-one-form": CellSpace("top2", 1),
+    "all-edges": CellSpace("all14", 2),
+    "all-edges-one-form": CellSpace("all14", 1),
+    "mbconv": MBConvSpace(),
+    "dense": DenseSpace(),
 }
 
 
@@ -59,7 +64,8 @@ def stage_of(trial: Trial, task: Any) -> GuardedStage[Any]:
     """Build the stage for a task of the searcher or of the creator on trial."""
     if isinstance(task, SearchTask):
         return GuardedStage(component_of(trial, "searcher"), task, task.space.fault)
-    return GuardedStage(component_of(trial, "creator"), task, task.model.path_fault)
+    before = task.model.frozen_state()
+    return GuardedStage(component_of(trial, "creator"), task, lambda path: task.model.result_fault(path, before))
 
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:
@@ -68,7 +74,7 @@ def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None 
     Args:
         stream: where the images come from, e.g. ``stream_of("tiny_two")``.
         task: index in the stream.
-        space: the default space if ``None``.
+        space: the paper's if ``None``.
 
     Returns:
         What a searcher's ``build`` is given.
@@ -76,8 +82,8 @@ def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None 
     Example:
         ``stage = MySearch(MyOptions(), search_task(stream_of("tiny_two")))``
     """
-    classes = stream.plan.classes_per_task[task]
-    return SearchTask(stream.tasks[task].train, task, classes, space or SearchSpace(), SEARCH, seed, CPU)
+    classes, images = stream.plan.classes_per_task[task], stream.tasks[task].train
+    return SearchTask(images, task, classes, stream.plan.input, space or CellSpace(), SEARCH, seed, CPU)
 
 
 def creation_tasks(benchmark: str, *, stem: str = "selectable", tasks: int = 3) -> list[CreationTask]:
@@ -226,7 +232,7 @@ class SearcherContract(_ComponentContract):
 
     @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
     def test_finds_a_genotype_of_the_space(self, trial: Trial, space: SearchSpace) -> None:
-        """Two edges per node or all of them, one genotype for all cells or two."""
+        """Each of the built-in spaces, and the paper's with two edges per node or all of them, one form or two."""
         found = stage_of(trial, search_task(stream_of("tiny_two"), space=space)).run()
         require(space.fault(found) is None, f"{found} is no genotype of the space: {space.fault(found)}")
 
@@ -239,8 +245,8 @@ class SearcherContract(_ComponentContract):
         """SEU learns three tasks with it, and the record holds a valid genotype and the search of each."""
         record = trial.record("tiny_three", tmp_path)
         require(record.status == "finished", f"the run is {record.status}: {record.error}")
-        genotypes = [Genotype.from_dict(value) for value in record.genotypes or ()]
-        faults = [SearchSpace().fault(genotype) for genotype in genotypes]
+        genotypes = [CellSpace().from_dict(value) for value in record.genotypes or ()]
+        faults = [CellSpace().fault(genotype) for genotype in genotypes]
         require(len(genotypes) == 3 and not any(faults), f"the record's genotypes: {genotypes}, faults: {faults}")
         stages = [stage.task for stage in record.stages if stage.name == "search"]
         require(stages == [0, 1, 2], f"the record has searches of tasks {stages}")

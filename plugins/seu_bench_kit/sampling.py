@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -19,9 +19,8 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
 from seu_bench.training.loops import Forward, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
 from seu_bench.training.stage import EpochReport, Result, Stage
-from seu_bench_kit.cells import GenotypeNetwork, ProxyNetwork
 from seu_bench_kit.components import SearchTask, recalibration_passes
-from seu_bench_kit.search_space import Genotype
+from seu_bench_kit.networks import GenotypeNetwork, ProxyNetwork
 
 #: What happens to parameters that an epoch's sample does not use. ``still``: nothing. ``drift``: momentum and weight
 #: decay continue to move those that were used before, as with PyTorch 1.1's zero-filled gradients (published code).
@@ -115,14 +114,14 @@ Sampled = TypeVar("Sampled")
 
 def proxy_network(task: SearchTask, schedule: SearchSchedule) -> ProxyNetwork:
     """Make a proxy network on a task's device, its weights drawn from torch's generators."""
-    made = ProxyNetwork(task.images.channels, task.num_classes, schedule.cells, schedule.channels, task.space)
+    made = ProxyNetwork(task.input, task.num_classes, schedule.cells, schedule.channels, task.space)
     return made.to(task.device)
 
 
-def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Genotype) -> GenotypeNetwork:
+def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Any) -> GenotypeNetwork:
     """Make a network of one genotype at the proxy's size, its weights drawn from torch's generators."""
     size = (schedule.cells, schedule.channels)
-    return GenotypeNetwork(genotype, task.images.channels, task.num_classes, *size, task.space).to(task.device)
+    return GenotypeNetwork(genotype, task.input, task.num_classes, *size, task.space).to(task.device)
 
 
 class SampledStage(Stage[Result], Generic[Sampled, Result]):

@@ -1,206 +1,63 @@
-"""The vocabulary that searchers and creators share: operations, genotypes, the plan of cells.
+"""Search spaces: what a genotype may be, and the modules that are made of one.
 
-An *extension unit* is a cell (paper, figure 2b): two input nodes (0 and 1, the outputs of the two layers before),
-four intermediate nodes (2 to 5), each the sum of its incoming edges, and the concatenation of the four as output.
-Every edge carries one of eight operations. No torch here: sizes are known before anything is allocated.
+A searcher knows nothing of operations: it samples *choices*, whole numbers by which a proxy network computes one
+architecture on shared weights, or it makes *decisions*, whole numbers that spell out a genotype. No torch here.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from seu_bench.errors import RequestError
+from seu_bench.plugin.registration import Deferred
 
-from seu_bench.config.options import did_you_mean
-from seu_bench.errors import OptionError
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
 
-__all__ = [
-    "EDGES",
-    "GENOTYPES",
-    "OPERATIONS",
-    "Edge",
-    "Genotype",
-    "SearchSpace",
-    "named_genotype",
-    "uniform_genotype",
-]
+    from seu_bench.data import InputKind, InputShape
+    from seu_bench_kit.units import Unit
 
-#: The eight operations in the order of their indices (paper, section II-D).
-OPERATIONS = (
-    "none",
-    "max_pool_3x3",
-    "avg_pool_3x3",
-    "skip_connect",
-    "sep_conv_3x3",
-    "sep_conv_5x5",
-    "dil_conv_3x3",
-    "dil_conv_5x5",
-)
-INPUTS = 2
-NODES = 4
-_INTERMEDIATE = range(INPUTS, INPUTS + NODES)
-#: Every possible edge as (node, source), 14 of them, in the order of the rows of a probability table.
-EDGES = tuple((node, source) for node in _INTERMEDIATE for source in range(node))
-#: Output channels of the stem, as a multiple of the initial channels.
-STEM_MULTIPLIER = 3
-
-Table: TypeAlias = NDArray[np.float64]
-CellKind: TypeAlias = Literal["normal", "reduction"]
+#: Draws a whole number from 0 to n - 1.
+Below: TypeAlias = Callable[[int], int]
+#: The order in which n equal candidates are preferred.
+TieOrder: TypeAlias = Callable[[int], Sequence[int]]
+#: For each choice of a space the index of an option, or weights ``[options]`` of all options.
+Sample: TypeAlias = "Sequence[int] | Sequence[Tensor]"
+Vector: TypeAlias = "NDArray[np.float64]"
 
 
-class Edge(NamedTuple):
-    """An operation on the way from ``source`` to ``node``."""
+class Arrow(NamedTuple):
+    """An operation in the picture of a genotype, on the way from ``source`` to ``target``."""
 
-    node: int
-    source: int
+    source: str
+    target: str
     operation: str
 
 
-@dataclass(frozen=True)
-class Genotype:
-    """Architecture of an extension unit: the edges of its normal and of its reduction form.
+#: Output channels of the stem, and of a cell, as multiples of the initial channels.
+STEM_MULTIPLIER: Final = 3
+CELL_MULTIPLIER: Final = 4
 
-    The order of a form's edges is free. A node may not take the same source twice; with ``edges="top2"`` each of the
-    four nodes (2 to 5) has exactly two edges and none is ``none``, with ``all14`` a form has all of ``EDGES``. With
-    ``cell_types=1`` both forms are equal. :meth:`SearchSpace.fault` says what is wrong with one.
-    """
-
-    normal: tuple[Edge, ...]
-    reduction: tuple[Edge, ...]
-
-    def __post_init__(self) -> None:
-        for edge in (*self.normal, *self.reduction):
-            if (edge.node, edge.source) not in EDGES or edge.operation not in OPERATIONS:
-                raise ValueError(f"{edge} is not an edge of this search space")
-        for kind in (self.normal, self.reduction):
-            if {edge.node for edge in kind} != set(_INTERMEDIATE):
-                raise ValueError("every intermediate node needs at least one incoming edge")
-            if len({(edge.node, edge.source) for edge in kind}) != len(kind):
-                raise ValueError("an edge is given twice")
-
-    def edges(self, kind: CellKind) -> tuple[Edge, ...]:
-        """The edges of one form."""
-        return self.reduction if kind == "reduction" else self.normal
-
-    def to_dict(self) -> dict[str, list[list[Any]]]:
-        """Plain values for JSON: ``{"normal": [[node, source, operation], ...], "reduction": ...}``."""
-        return {"normal": [list(edge) for edge in self.normal], "reduction": [list(edge) for edge in self.reduction]}
-
-    @classmethod
-    def from_dict(cls, value: Any) -> Genotype:
-        """The inverse of :meth:`to_dict`.
-
-        Raises:
-            ValueError: it is not a genotype of this space.
-        """
-        try:
-            forms = [
-                tuple(Edge(int(node), int(source), str(operation)) for node, source, operation in value[kind])
-                for kind in ("normal", "reduction")
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"not a genotype: {error}") from error
-        return cls(*forms)
-
-
-@dataclass(frozen=True)
-class SearchSpace:
-    """The genotypes that can be found, and how units are built of them.
-
-    Attributes:
-        edges: ``top2`` keeps the two strongest edges of each node and never chooses ``none`` (the published code);
-            ``all14`` keeps every edge, ``none`` allowed (the paper's equation 11).
-        cell_types: 2 for separate normal and reduction architectures, 1 for one that serves both.
-        factorized_reduce_norm: whether FactorizedReduce applies its BatchNorm.
-    """
-
-    edges: Literal["top2", "all14"] = "top2"
-    cell_types: Literal[1, 2] = 2
-    factorized_reduce_norm: bool = True
-
-    def derive(self, tables: Sequence[Table], tie_order: Callable[[int], Sequence[int]] = range) -> Genotype:
-        """The genotype of the highest probabilities.
-
-        Args:
-            tables: one table ``[14, 8]`` per cell type: a row per edge of ``EDGES``, a column per operation.
-            tie_order: order in which ``n`` equal candidates are preferred; the first index by default.
-
-        Raises:
-            ValueError: a table holds NaN, which no rule can rank.
-
-        Example:
-            ``SearchSpace(edges="all14", cell_types=1).derive([table])``
-        """
-        if any(np.isnan(table).any() for table in tables):
-            raise ValueError("a table of operations holds NaN")
-        kinds = [self._derive_kind(table, tie_order) for table in tables]
-        return Genotype(kinds[0], kinds[-1])
-
-    def random_genotype(self, below: Callable[[int], int] = random.randrange) -> Genotype:
-        """A genotype drawn uniformly: for each node two of its possible sources and an operation other than ``none``
-        for each (``top2``), or an operation for every edge (``all14``).
-
-        Args:
-            below: draws an integer from 0 to n - 1; by Python's global generator by default, which a stage seeds.
-        """
-        kinds = [self._random_kind(below) for _ in range(self.cell_types)]
-        return Genotype(kinds[0], kinds[-1])
-
-    def fault(self, genotype: object) -> str | None:
-        """The reason why ``genotype`` is none of this space; ``None`` if it is one."""
-        if not isinstance(genotype, Genotype):
-            return f"it is no Genotype but {type(genotype).__name__}"
-        if self.cell_types == 1 and genotype.normal != genotype.reduction:
-            return "its normal and its reduction form differ, and with cell_types=1 they are one"
-        for kind in (genotype.normal, genotype.reduction):
-            if self.edges == "all14" and len(kind) != len(EDGES):
-                return f"it has {len(kind)} edges in place of {len(EDGES)}"
-            if self.edges == "top2":
-                for node in _INTERMEDIATE:
-                    if (count := sum(edge.node == node for edge in kind)) != 2:
-                        return f"node {node} has {count} edges in place of 2"
-                if any(edge.operation == OPERATIONS[0] for edge in kind):
-                    return f"{OPERATIONS[0]!r} is on an edge, and edges=top2 never chooses it"
-        return None
-
-    def _random_kind(self, below: Callable[[int], int]) -> tuple[Edge, ...]:
-        if self.edges == "all14":
-            return tuple(Edge(*edge, OPERATIONS[below(len(OPERATIONS))]) for edge in EDGES)
-        drawn = []
-        for node in _INTERMEDIATE:
-            sources = list(range(node))
-            pair = sorted(sources.pop(below(len(sources))) for _ in range(2))
-            drawn += [Edge(node, source, OPERATIONS[1 + below(len(OPERATIONS) - 1)]) for source in pair]
-        return tuple(drawn)
-
-    def _derive_kind(self, table: Table, tie_order: Callable[[int], Sequence[int]]) -> tuple[Edge, ...]:
-        first = 1 if self.edges == "top2" else 0
-        # The first of equal candidates wins, in the order of tie_order.
-        best = [first + max(tie_order(len(row) - first), key=row[first:].__getitem__) for row in table]
-        chosen = []
-        for node in _INTERMEDIATE:
-            rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
-            if self.edges == "top2":
-                ranked = [rows[position] for position in tie_order(len(rows))]
-                ranked.sort(key=lambda row: -table[row, best[row]])  # a stable sort: ties keep tie_order
-                rows = sorted(ranked[:2])
-            chosen += rows
-        return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
+CellKind: TypeAlias = Literal["normal", "reduction"]
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """Place of a cell in a network: channels in and out, and whether it halves the resolution.
+    """Place of a unit in a network on images: channels in and out, and whether it halves the resolution.
 
     Attributes:
-        older, newer: channels of its two inputs.
+        older, newer: channels of its two inputs, the outputs of the two layers before.
         channels: C; the output has 4C.
-        reduction: whether edges from the inputs have stride 2.
-        after_reduction: whether the cell before halved the resolution, so that the older input must be halved.
+        reduction: whether it halves the resolution.
+        after_reduction: whether the unit before halved it, so that the older input must be halved.
     """
 
     older: int
@@ -217,11 +74,11 @@ class CellPlan:
     @property
     def output(self) -> int:
         """Channels of the output."""
-        return NODES * self.channels
+        return CELL_MULTIPLIER * self.channels
 
 
 def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
-    """Places of a network's cells: channels double, resolution halves at cells L//3 and 2L//3 (published code)."""
+    """Places of a network's units: channels double, resolution halves at cells L//3 and 2L//3 (published code)."""
     plans: list[CellPlan] = []
     older = newer = STEM_MULTIPLIER * channels
     after_reduction = False
@@ -229,59 +86,224 @@ def cell_plans(cells: int, channels: int) -> tuple[CellPlan, ...]:
         reduction = index in (cells // 3, 2 * cells // 3)
         channels *= 2 if reduction else 1
         plans.append(CellPlan(older, newer, channels, reduction, after_reduction))
-        older, newer, after_reduction = newer, NODES * channels, reduction
+        older, newer, after_reduction = newer, plans[-1].output, reduction
     return tuple(plans)
 
 
-def stem_parameters(image_channels: int, channels: int) -> int:
-    """Parameters of the stem: a 3x3 convolution to 3C channels and its BatchNorm."""
-    return 27 * image_channels * channels + 2 * STEM_MULTIPLIER * channels
+@dataclass
+class SpaceFactory:
+    """Factory of a search space, for ``register_spaces``.
 
+    Args:
+        summary: one line for ``seu-bench list spaces``.
+        build: a class of :class:`SearchSpace`, or a function that returns one, or ``"package.module:name"`` of it.
 
-def _pairs(text: str) -> tuple[Edge, ...]:
-    short = {"sep3": "sep_conv_3x3", "sep5": "sep_conv_5x5", "dil3": "dil_conv_3x3", "dil5": "dil_conv_5x5"}
-    short |= {"max": "max_pool_3x3", "avg": "avg_pool_3x3", "skip": "skip_connect"}
-    words = enumerate(word.split(":") for word in text.split())
-    return tuple(Edge(INPUTS + place // 2, int(source), short[operation]) for place, (operation, source) in words)
+    Example:
+        ::
 
-
-#: Published genotypes: DARTS (Liu et al., ICLR 2019) and the two the authors of SEU stored with their code.
-GENOTYPES: dict[str, Genotype] = {
-    "darts_v1": Genotype(
-        _pairs("sep3:1 sep3:0 skip:0 sep3:1 skip:0 sep3:1 sep3:0 skip:2"),
-        _pairs("max:0 max:1 skip:2 max:0 max:0 skip:2 skip:2 avg:0"),
-    ),
-    "darts_v2": Genotype(
-        _pairs("sep3:0 sep3:1 sep3:0 sep3:1 sep3:1 skip:0 skip:0 dil3:2"),
-        _pairs("max:0 max:1 skip:2 max:1 max:0 skip:2 skip:2 max:1"),
-    ),
-    "mdenas_pmnist": Genotype(
-        _pairs("max:0 avg:1 max:1 sep3:0 avg:0 skip:3 dil3:1 dil3:0"),
-        _pairs("dil3:1 avg:0 max:2 dil5:1 skip:2 avg:1 avg:3 sep3:4"),
-    ),
-    "mdenas_mixture": Genotype(
-        _pairs("dil5:0 dil5:1 avg:2 max:1 sep3:2 dil3:1 sep3:1 avg:3"),
-        _pairs("dil3:0 sep3:1 skip:2 avg:0 dil5:2 dil3:0 avg:0 skip:2"),
-    ),
-}
-
-
-def uniform_genotype(operation: str, edges: Literal["top2", "all14"] = "top2") -> Genotype:
-    """The genotype with the same operation everywhere; with ``top2`` each node takes both inputs of the cell."""
-    pairs = EDGES if edges == "all14" else tuple(edge for edge in EDGES if edge[1] < INPUTS)
-    form = tuple(Edge(node, source, operation) for node, source in pairs)
-    return Genotype(form, form)
-
-
-def named_genotype(name: str) -> Genotype:
-    """A published genotype by name.
-
-    Raises:
-        OptionError: there is none of that name.
+            @hookimpl
+            def register_spaces(register: Register[SpaceFactory]) -> None:
+                register("mine", SpaceFactory("one of mine", MySpace))
     """
-    if name not in GENOTYPES:
-        raise OptionError(
-            f"no genotype is called {name!r}{did_you_mean(name, GENOTYPES)}",
-            remedy=f"the genotypes are: {', '.join(GENOTYPES)}",
+
+    contract: ClassVar[str] = "seu_bench_kit.contracts:SpaceContract"
+
+    summary: str
+    build: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.build, str):
+            self.build = Deferred(self.build)
+
+
+class SearchSpace(ABC):
+    """The genotypes that can be found, and the modules that networks are built of.
+
+    A genotype is any value that can be compared and hashed, and has ``to_dict()``, plain values for JSON.
+    :class:`ChoiceSpace` is a base for spaces whose genotypes are independent choices.
+    """
+
+    #: Inputs that its stem takes.
+    inputs: ClassVar[tuple[InputKind, ...]] = ("image",)
+    #: Published genotypes by name.
+    named: ClassVar[Mapping[str, Any]] = {}
+
+    # ------------------------------------------------------------------ genotypes
+
+    @property
+    @abstractmethod
+    def decisions(self) -> tuple[int, ...]:
+        """Number of options of each decision that spells out a genotype."""
+
+    @abstractmethod
+    def decode(self, decisions: Sequence[int]) -> Any:
+        """The genotype of an option for each of ``decisions``."""
+
+    @abstractmethod
+    def encode(self, genotype: Any) -> tuple[int, ...]:
+        """Decisions that :meth:`decode` makes the genotype of."""
+
+    @abstractmethod
+    def from_dict(self, value: Any) -> Any:
+        """The genotype whose ``to_dict()`` is ``value``.
+
+        Raises:
+            ValueError: it is not a genotype.
+        """
+
+    @abstractmethod
+    def fault(self, genotype: object) -> str | None:
+        """The reason why ``genotype`` is none of this space; ``None`` if it is one."""
+
+    @property
+    def extremes(self) -> tuple[Any, Any]:
+        """The genotypes of the fewest and of the most parameters and operations, by which costs are estimated."""
+        return self.decode([0] * len(self.decisions)), self.decode([size - 1 for size in self.decisions])
+
+    def random_genotype(self, below: Below = random.randrange) -> Any:
+        """A genotype drawn uniformly, by Python's global generator by default, which a stage seeds."""
+        return self.decode([below(size) for size in self.decisions])
+
+    def mutate(self, genotype: Any, below: Below = random.randrange) -> Any:
+        """Another genotype: one decision, drawn uniformly, is made anew.
+
+        Raises:
+            ValueError: there is no other.
+        """
+        before = self.encode(genotype)
+        places = [place for place, size in enumerate(self.decisions) if size > 1]
+        if not places:
+            raise ValueError("the space has a single genotype")
+        while True:
+            after, place = [*before], places[below(len(places))]
+            after[place] = (after[place] + 1 + below(self.decisions[place] - 1)) % self.decisions[place]
+            if (changed := self.decode(after)) != genotype:
+                return changed
+
+    # ------------------------------------------------------------------ the proxy network's choices
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Number of options of each choice by which a proxy network computes one architecture: the decisions."""
+        return self.decisions
+
+    def sample_of(self, genotype: Any) -> Sequence[int]:
+        """The choices by which a proxy network computes a genotype."""
+        return self.encode(genotype)
+
+    def derive(self, rows: Sequence[Vector], tie_order: TieOrder = range) -> Any:
+        """The genotype of the highest values.
+
+        Args:
+            rows: ``[options]`` of each of ``choices``, e.g. probabilities.
+            tie_order: the order in which ``n`` equal candidates are preferred; the first index by default.
+
+        Raises:
+            ValueError: a row holds NaN, which no rule can rank.
+        """
+        if any(math.isnan(value) for row in rows for value in row):
+            raise ValueError("a table of operations holds NaN")
+        return self._derive(rows, tie_order)
+
+    def _derive(self, rows: Sequence[Vector], tie_order: TieOrder) -> Any:
+        return self.decode([max(tie_order(len(row)), key=row.__getitem__) for row in rows])
+
+    # ------------------------------------------------------------------ modules
+
+    def places(self, cells: int, channels: int) -> Sequence[Any]:
+        """Places of a network's units, :func:`cell_plans` or others; they must have ``newer`` and ``output``."""
+        return cell_plans(cells, channels)
+
+    @abstractmethod
+    def stem(self, input: InputShape, channels: int) -> Unit:
+        """The first layer, samples ``[N, *input.shape]`` -> what the first unit gets twice."""
+
+    @abstractmethod
+    def unit(self, genotype: Any, place: Any) -> Unit:
+        """The extension unit of a genotype, called with the outputs of the two layers before it.
+
+        Any two units of one place are interchangeable: ``[N, place.older, ...], [N, place.newer, ...] ->
+        [N, place.output, ...]``.
+        """
+
+    def proxy(self, place: Any) -> nn.Module:
+        """All units of a place on shared weights, called with the two inputs and a :data:`Sample`.
+
+        Where it has ``copy_to(unit, genotype)``, which gives a unit the weights that its genotype shares, the contract
+        compares the two.
+
+        Raises:
+            RequestError: the space has none.
+        """
+        raise RequestError(
+            f"the search space {type(self).__name__} has no proxy network, which this searcher needs",
+            where="space",
+            remedy="choose a searcher that needs none: random, or zero_cost",
         )
-    return GENOTYPES[name]
+
+    def draw(self, genotype: Any) -> Mapping[str, Sequence[Arrow]]:
+        """Pictures of a genotype by their names, each a graph of operations; by default one of ``to_dict()``."""
+        told = ", ".join(f"{name} {value}" for name, value in genotype.to_dict().items())
+        return {"unit": [Arrow("input", "output", told)]}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Genotype of a :class:`ChoiceSpace`: a name and a value for each choice, in their order."""
+
+    values: tuple[tuple[str, Any], ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.values)[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dict(self.values)
+
+
+class ChoiceSpace(SearchSpace):
+    """Base of spaces whose genotypes are independent choices: a subclass writes stem, unit, and proxy.
+
+    Example:
+        ``options = {"kernel": (3, 5), "expansion": (1, 2, 4)}``
+    """
+
+    #: By name of each choice its options, plain values in ascending order of their cost.
+    options: ClassVar[Mapping[str, Sequence[Any]]]
+
+    @cached_property
+    def decisions(self) -> tuple[int, ...]:
+        """Number of options of each choice."""
+        return tuple(map(len, self.options.values()))
+
+    def decode(self, decisions: Sequence[int]) -> Chosen:
+        """The genotype of an option for each choice."""
+        pairs = zip(self.options.items(), decisions, strict=True)
+        return Chosen(tuple((name, values[index]) for (name, values), index in pairs))
+
+    def encode(self, genotype: Chosen) -> tuple[int, ...]:
+        """The index of each value among its choice's options."""
+        return tuple(list(self.options[name]).index(value) for name, value in genotype.values)
+
+    def from_dict(self, value: Any) -> Chosen:
+        """The genotype of values by name."""
+        if not isinstance(value, Mapping) or (fault := self._fault_of(value)):
+            raise ValueError(f"not a genotype: {fault if isinstance(value, Mapping) else value!r}")
+        return Chosen(tuple((name, value[name]) for name in self.options))
+
+    def fault(self, genotype: object) -> str | None:
+        """The reason why ``genotype`` is none of this space; ``None`` if it is one."""
+        if not isinstance(genotype, Chosen):
+            return f"it is no {Chosen.__name__} but {type(genotype).__name__}"
+        if tuple(name for name, _ in genotype.values) != tuple(self.options):
+            return f"it chooses {', '.join(name for name, _ in genotype.values)} in place of {', '.join(self.options)}"
+        return self._fault_of(dict(genotype.values))
+
+    def _fault_of(self, values: Mapping[str, Any]) -> str | None:
+        if values.keys() != self.options.keys():
+            return f"it chooses {', '.join(map(str, values))} in place of {', '.join(self.options)}"
+        for name, options in self.options.items():
+            # Not "in": True is equal to 1.
+            if not any(values[name] == option and type(values[name]) is type(option) for option in options):
+                return f"its {name} is {values[name]!r}, and can be {', '.join(map(repr, options))}"
+        return None

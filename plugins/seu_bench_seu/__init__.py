@@ -1,4 +1,4 @@
-"""SEU: the strategy, its multinomial searcher and its multinomial task-model creator.
+"""SEU: the strategy, its search spaces, its multinomial searcher and its multinomial task-model creator.
 
 Torch is imported only when one of them is built.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
-from seu_bench_kit import CreatorFactory, SearcherFactory, schedule_passes
+from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
 from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 
@@ -28,6 +28,17 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             reference_components={"searcher": "random", "creator": "all_new"},
         ),
     )
+
+
+@hookimpl
+def register_spaces(register: Register[SpaceFactory]) -> None:
+    """Offer ``darts_cell``, ``mbconv`` and ``dense``."""
+    for name, summary, build in (
+        ("darts_cell", "cells of eight operations on two inputs (the paper's)", "cells:CellSpace"),
+        ("mbconv", "inverted residuals: kernel, expansion, squeeze-and-excitation", "mbconv:MBConvSpace"),
+        ("dense", "linear layers: width and activation; for features and tokens, too", "dense:DenseSpace"),
+    ):
+        register(name, SpaceFactory(summary, f"seu_bench_kit.{build}"))
 
 
 @hookimpl

@@ -20,7 +20,7 @@ from seu_bench.config import Schedule
 from seu_bench.data import TaskImages
 from seu_bench.training import BestWeights, Forward
 from seu_bench.training.stage import Result
-from seu_bench_kit import EDGES, OPERATIONS, CreationTask, Genotype, Sample, SampledStage, SearchTask, proxy_network
+from seu_bench_kit import CreationTask, SampledStage, SearchTask, proxy_network
 from seu_bench_seu.options import CreationOptions, MdlOptions, SearchOptions
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -180,7 +180,7 @@ class MultinomialStage(SampledStage[list[int], Result]):
         return torch.randperm(count).tolist() if self.options.tie_break == "random" else list(range(count))
 
 
-class MdlSearch(MultinomialStage[Genotype]):
+class MdlSearch(MultinomialStage[Any]):
     """The search of one task: fresh proxy network, fresh tables."""
 
     def __init__(self, options: SearchOptions, task: SearchTask) -> None:
@@ -189,23 +189,19 @@ class MdlSearch(MultinomialStage[Genotype]):
         self.space = task.space
         with self.randomness.active():
             self.network = proxy_network(task, schedule)
-        self.start(self.network, [len(OPERATIONS)] * (len(EDGES) * task.space.cell_types))
+        self.start(self.network, task.space.choices)
 
     def forward_of(self, sampled: Sequence[int]) -> Forward:
         """The proxy network with the sampled operations."""
-        # With one cell type the same rows serve both kinds of cell.
-        sample: Sample = (sampled[: len(EDGES)], sampled[-len(EDGES) :])
-        return self.network.sample_function(sample)
+        return self.network.sample_function(sampled)
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
         self.network.train(training)
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """The genotype of the last probabilities."""
-        rows = self.tables.probabilities
-        tables = [np.stack(rows[start : start + len(EDGES)]) for start in range(0, len(rows), len(EDGES))]
-        return self.space.derive(tables, self.tie_order)
+        return self.space.derive(self.tables.probabilities, self.tie_order)
 
 
 class MdlCreation(MultinomialStage[tuple[int, ...]]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seu_bench.config import NetworkOptions, ScoringOptions, SelectingOptions, TaskInferenceOptions
-from seu_bench.config.common_options import Cells
+from seu_bench.config.common_options import Cells, SpaceOptions
 
 
 class MdlOptions(ScoringOptions):
@@ -40,7 +40,11 @@ class CreationOptions(MdlOptions):
     )
 
 
-class SeuOptions(SelectingOptions, TaskInferenceOptions):
+#: Options of the space ``darts_cell`` alone.
+CELL_OPTIONS: Final = ("edges", "cell_types", "factorized_reduce_norm")
+
+
+class SeuOptions(SelectingOptions, TaskInferenceOptions, SpaceOptions):
     """Options of SEU; the schedule's are those of the training stage."""
 
     removed: ClassVar[Mapping[str, Any]] = {"statistics": "frozen", "adaptation": "none"}
@@ -52,7 +56,7 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions):
     channels: PositiveInt | None = Field(None, description="initial channels of the super model")
     width: PositiveFloat = Field(1.0, description="factor of the protocol's initial channels, which are rounded")
     edges: Literal["top2", "all14"] = Field(
-        "top2", description="edges of a unit: the two strongest per node (code), or all 14 (paper)"
+        "top2", description="edges of a cell: the two strongest per node (code), or all 14 (paper)"
     )
     cell_types: Literal[1, 2] = Field(2, description="one genotype for all cells (paper), or normal and reduction")
     stem: Literal["selectable", "shared"] = Field(

@@ -10,7 +10,8 @@ import torch
 
 from seu_bench import Method
 from seu_bench.config import CreationSchedule, SearchSchedule
-from seu_bench.errors import RequestError
+from seu_bench.config.options import did_you_mean
+from seu_bench.errors import OptionError, RequestError
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
@@ -25,20 +26,11 @@ from seu_bench.training import (
     on_meta,
 )
 from seu_bench.training.interfaces import Component
-from seu_bench_kit import (
-    CreationTask,
-    Genotype,
-    GuardedStage,
-    SearchSpace,
-    SearchTask,
-    named_genotype,
-    uniform_genotype,
-)
+from seu_bench_kit import CreationTask, GuardedStage, SearchSpace, SearchTask
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
-from seu_bench_kit.search_space import stem_parameters
-from seu_bench_seu.options import SeuOptions
-from seu_bench_seu.super_model import SuperModel
+from seu_bench_seu.options import CELL_OPTIONS, SeuOptions
+from seu_bench_seu.super_model import Path, SuperModel
 
 
 class Seu(Method):
@@ -54,8 +46,8 @@ class Seu(Method):
         options, size, plan = context.options, context.protocol.model, context.plan
         cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
         channels = options.channels or max(1, round(options.width * size.channels))
-        space = SearchSpace(options.edges, options.cell_types, options.factorized_reduce_norm)
-        return SuperModel(plan.channels, plan.classes_per_task, cells, channels, space, options.stem)
+        wrap = getattr(context.creator and context.creator.factory, "wrap", None)
+        return SuperModel(plan.input, plan.classes_per_task, cells, channels, _space(context), options.stem, wrap)
 
     @classmethod
     def build(cls, context: StrategyContext) -> Self:
@@ -80,7 +72,7 @@ class Seu(Method):
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
         name = self.options.genotype
-        self._genotype = named_genotype(name) if name else None
+        self._genotype = _named(self.model.space, name) if name else None
         self._components: tuple[Component, Component]
         self._schedules: tuple[SearchSchedule, CreationSchedule]
 
@@ -102,21 +94,22 @@ class Seu(Method):
             "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
         }
 
-    def _search(self, task: TaskData) -> Stage[Genotype]:
+    def _search(self, task: TaskData) -> Stage[Any]:
         earlier = (self.genotypes[known] for known in sorted(self.genotypes) if known < task.index)
         asked = SearchTask(
             images=task.train,
             task=task.index,
             num_classes=self.model.classes_per_task[task.index],
+            input=self.model.input,
             space=self.model.space,
             schedule=self._schedules[0],
             seed=self.seed_for("search", task.index),
             device=self.device,
-            earlier=tuple(map(Genotype.from_dict, earlier)),
+            earlier=tuple(map(self.model.space.from_dict, earlier)),
         )
         return GuardedStage(self._components[0], asked, self.model.space.fault)
 
-    def _expand(self, task: TaskData, genotype: Genotype) -> None:
+    def _expand(self, task: TaskData, genotype: Any) -> None:
         self.genotypes[task.index] = genotype.to_dict()
         with self.drawing("expand", task):
             self.model.expand(genotype, task.index)
@@ -124,14 +117,12 @@ class Seu(Method):
             # One candidate per layer: there is nothing to choose.
             self._keep(task, (0,) * len(self.model.layers))
 
-    def _creation(self, task: TaskData) -> Stage[tuple[int, ...]]:
+    def _creation(self, task: TaskData) -> Stage[Path]:
         model, before, seed = self.model, self.model.frozen_state(), self.seed_for("creation", task.index)
         asked = CreationTask(model, task.train, task.index, self._schedules[1], seed, self.device)
-        return GuardedStage(
-            self._components[1], asked, lambda path: model.path_fault(path) or model.frozen_fault(before)
-        )
+        return GuardedStage(self._components[1], asked, lambda path: model.result_fault(path, before))
 
-    def _keep(self, task: TaskData, path: tuple[int, ...]) -> None:
+    def _keep(self, task: TaskData, path: Path) -> None:
         self.model.keep(task.index, path)
         self.chosen[task.index] = self.model.paths[task.index]
 
@@ -148,11 +139,8 @@ class Seu(Method):
         Without ``genotype`` the range also spans the units: from pooling to 5x5 separable convolutions everywhere.
         """
         options, plan = context.options, context.plan
-        if options.genotype:
-            least = most = named_genotype(options.genotype)
-        else:
-            least = uniform_genotype("max_pool_3x3", options.edges)
-            most = uniform_genotype("sep_conv_5x5", options.edges)
+        space = _space(context)
+        least, most = (_named(space, options.genotype),) * 2 if options.genotype else space.extremes
         tasks = len(plan.tasks)
         small, macs_min = _first_task(context, least)
         large, macs = (small, macs_min) if least == most else _first_task(context, most)
@@ -160,7 +148,7 @@ class Seu(Method):
         # What a task brings at most: a column, which may lack the stem.
         column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
         if options.stem == "shared":
-            column -= stem_parameters(plan.channels, large.channels)
+            column -= count_parameters(large.unit(0, 0))
             column_bytes -= state_bytes(large.unit(0, 0))
         first, first_bytes = count_parameters(small), state_bytes(small)
         return Cost(
@@ -190,7 +178,37 @@ def _components(context: StrategyContext) -> tuple[Component, Component]:
     return context.searcher, context.creator
 
 
-def _first_task(context: StrategyContext, genotype: Genotype) -> tuple[SuperModel, tuple[int, ...]]:
+def _space(context: StrategyContext) -> SearchSpace:
+    """The space that was chosen; what the options say of cells is for the paper's."""
+    options = context.options
+    given = {name: getattr(options, name) for name in CELL_OPTIONS}
+    if options.space != "darts_cell":
+        changed = {name: value for name, value in given.items() if value != SeuOptions.model_fields[name].default}
+        if changed:
+            raise RequestError(
+                f"the search space {options.space!r} has no {', '.join(changed)}",
+                where=next(iter(changed)),
+                remedy="leave it out, or choose -o space=darts_cell",
+            )
+        given = {}
+    if context.space is None:
+        raise RequestError("strategy 'seu' needs a search space", remedy="give -o space=darts_cell")
+    space: SearchSpace = context.space.build(**given)
+    return space
+
+
+def _named(space: SearchSpace, name: str) -> Any:
+    """A published genotype by name."""
+    if name not in space.named:
+        known = ", ".join(space.named)
+        raise OptionError(
+            f"no genotype is called {name!r}{did_you_mean(name, space.named)}",
+            remedy=f"the genotypes are: {known}" if known else "leave the option out: the search space has none",
+        )
+    return space.named[name]
+
+
+def _first_task(context: StrategyContext, genotype: Any) -> tuple[SuperModel, tuple[int, ...]]:
     """The super model after one task, and multiply-accumulates of each task on its path."""
     plan = context.plan
     model = on_meta(lambda: Seu.make_model(context))

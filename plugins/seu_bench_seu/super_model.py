@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from seu_bench.data import InputShape
 from seu_bench.models.multihead import not_learned
-from seu_bench_kit import ExtensionUnit, Genotype, SearchSpace, Stem, Unit
-from seu_bench_kit.search_space import cell_plans
-from seu_bench_kit.units import UnitModel
+from seu_bench.training import on_meta
+from seu_bench_kit import Adapted, SearchSpace, Unit
+from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+#: Units of a path, by layer: the index of one, or an old one wrapped.
+Path: TypeAlias = Sequence[int | Adapted]
 
 
 class SuperModel(UnitModel):
@@ -23,59 +30,74 @@ class SuperModel(UnitModel):
     Layer 0 holds the stems, layers 1 to L the extension units; a path has L + 1 indices in creation order.
 
     Args:
-        image_channels: of the input.
+        input: shape of a sample.
         classes: outputs of each task's head.
         cells, channels: L and C.
         space: how units are built.
         stem: whether each task brings a stem to choose from, or all share the first.
+        wrap: makes the module of an :class:`~seu_bench_kit.Adapted` from its genotype, given the old unit and the
+            features of its output; ``None``: no unit can be wrapped.
     """
 
     has_frozen_layers = True
 
     def __init__(
         self,
-        image_channels: int,
+        input: InputShape,
         classes: Sequence[int],
         cells: int,
         channels: int,
         space: SearchSpace,
         stem: Literal["selectable", "shared"] = "selectable",
+        wrap: Callable[[Mapping[str, Any], Unit, int], nn.Module] | None = None,
     ) -> None:
         super().__init__(classes)
-        self.image_channels = image_channels
+        self.input = input
         self.channels = channels
         self.space = space
         self.stem = stem
-        self.plans = cell_plans(cells, channels)
+        self.wrap = wrap
+        self.places = space.places(cells, channels)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
-        self.heads = nn.ModuleList(nn.Linear(self.plans[-1].output, width) for width in classes)
+        self.heads = nn.ModuleList(nn.Linear(self.places[-1].output, width) for width in classes)
         self.paths: dict[int, tuple[int, ...]] = {}
+        #: Paths with units that are not stored, which a creator tries.
+        self.trials: dict[int, tuple[int | Adapted, ...]] = {}
         self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
-        self.unit_genotypes: list[list[Genotype]] = [[] for _ in range(cells + 1)]
+        self.unit_genotypes: list[list[Any]] = [[] for _ in range(cells + 1)]
 
     # ------------------------------------------------------------------ growing
 
-    def expand(self, genotype: Genotype, task: int) -> None:
+    def expand(self, genotype: Any, task: int) -> None:
         """Add one new unit of ``genotype`` to every layer (paper, algorithm 3)."""
         for layer in range(len(self.layers)):
             if layer == 0 and self.stem == "shared" and self.unit_tasks[0]:
                 continue
-            self._add_unit(layer, genotype, task)
+            self._add_unit(layer, self._make_unit(layer, genotype), genotype, task)
 
-    def keep(self, task: int, path: Sequence[int]) -> None:
-        """Make ``path`` the task's own and delete new units that are not on it (paper, equations 21, 22)."""
+    def keep(self, task: int, path: Path) -> None:
+        """Make ``path`` the task's own, store old units that it wraps, and delete new ones that are not on it (paper,
+        equations 21, 22)."""
         self.set_path(task, path)
+        stored: list[int] = []
         for layer, chosen in enumerate(path):
             if self.has_new[layer] and chosen != self.candidates[layer] - 1:
                 del self._units(layer)[-1]
                 self.unit_tasks[layer].pop()
                 self.unit_genotypes[layer].pop()
+            if isinstance(chosen, Adapted):
+                self._add_unit(layer, AdaptedUnit(chosen), None, task)
+            stored.append(self.candidates[layer] - 1 if isinstance(chosen, Adapted) else chosen)
+        self.set_path(task, stored)
 
     def renew(self, task: int) -> None:
         """Replace the new units on the task's path, and its head's weights, by freshly initialised ones."""
         for layer, index in enumerate(self.paths[task]):
-            if not self.unit(layer, index).frozen:
-                self._units(layer)[index] = self._make_unit(layer, self.unit_genotypes[layer][index])
+            unit = self.unit(layer, index)
+            if isinstance(unit, AdaptedUnit) and not unit.frozen:
+                unit.module = self._here(self._wrapped(layer, unit.old, unit.genotype))
+            elif not unit.frozen:
+                self._units(layer)[index] = self._here(self._make_unit(layer, self.unit_genotypes[layer][index]))
         cast(nn.Linear, self.heads[task]).reset_parameters()
 
     def freeze(self) -> None:
@@ -95,7 +117,17 @@ class SuperModel(UnitModel):
         """Whether the last unit of each layer still trains."""
         return [not self.unit(layer, -1).frozen for layer in range(len(self.layers))]
 
-    def set_path(self, task: int, path: Sequence[int]) -> None:
+    @property
+    def outputs(self) -> list[int]:
+        """Features of each layer's output."""
+        return [self.places[0].newer, *(place.output for place in self.places)]
+
+    def can_adapt(self, layer: int, index: int) -> bool:
+        """Whether a unit can be wrapped: it is old, and no wrapped one itself."""
+        unit = self.unit(layer, index)
+        return unit.frozen and not isinstance(unit, AdaptedUnit)
+
+    def set_path(self, task: int, path: Path) -> None:
         """Compute ``task`` by ``path``.
 
         Raises:
@@ -103,21 +135,53 @@ class SuperModel(UnitModel):
         """
         if (fault := self.path_fault(path)) is not None:
             raise ValueError(fault)
-        self.paths[task] = tuple(int(index) for index in path)
+        self.trials.pop(task, None)
+        indices = tuple(int(it) for it in path if not isinstance(it, Adapted))
+        if len(indices) == len(path):
+            self.paths[task] = indices
+        else:
+            self.trials[task] = tuple(path)
 
     def path_fault(self, path: object) -> str | None:
         """Fault of a path that does not name a unit for each layer; ``None`` if it is valid."""
         try:
             # Not isinstance: every tensor has __index__, whatever it holds.
-            indices = [operator.index(index) for index in path] if isinstance(path, Sequence) else None
+            indices = [_index(it) for it in path] if isinstance(path, Sequence) else None
         except TypeError:
             indices = None
         if not isinstance(path, Sequence) or indices is None:
-            return f"{path!r} is no path: a path has a whole number for each layer"
+            return f"{path!r} is no path: a path has a whole number, or an old unit that is adapted, for each layer"
         if len(indices) != len(self.layers) or any(
             not 0 <= index < count for index, count in zip(indices, self.candidates, strict=True)
         ):
             return f"path {tuple(path)} does not fit layers of {self.candidates} units"
+        for layer, it in enumerate(path):
+            if isinstance(it, Adapted) and not self.can_adapt(layer, it.old):
+                return f"unit {it.old} of layer {layer} cannot be adapted: it is new, or adapted itself"
+        return None
+
+    def result_fault(self, path: object, before: Mapping[str, str]) -> str | None:
+        """Why a creator's path cannot be kept, given :meth:`frozen_state` from before it ran; ``None`` if it can."""
+        return self.path_fault(path) or self.frozen_fault(before) or self.structure_fault(cast(Path, path))
+
+    def structure_fault(self, path: Path) -> str | None:
+        """Which new or adapted unit on a path is not what its genotype says, module by module; ``None``: none is."""
+        for layer, it in enumerate(path):
+            found: nn.Module
+            if isinstance(it, Adapted):
+                found, genotype = it.module, it.genotype
+                make: Callable[[], nn.Module] = partial(self._wrapped, layer, it.old, it.genotype)
+            elif not (unit := self.unit(layer, it)).frozen:
+                found, genotype = unit, self.unit_genotypes[layer][it]
+                make = partial(self._make_unit, layer, genotype)
+            else:
+                continue
+            try:
+                wrong = _difference(found, on_meta(make))
+            except Exception as error:
+                wrong = f"it cannot be made of it: {type(error).__name__}: {error}"
+            if wrong is not None:
+                return f"the unit of layer {layer} is not what its genotype says: {wrong} (genotype {genotype})"
         return None
 
     def frozen_state(self) -> dict[str, str]:
@@ -145,32 +209,43 @@ class SuperModel(UnitModel):
         Raises:
             RunError: the task was not learned yet.
         """
-        if task_label not in self.paths:
+        path = self.trials.get(task_label) or self.paths.get(task_label)
+        if path is None:
             raise not_learned(task_label)
-        logits: Tensor = self.heads[task_label](self.features(x, self.paths[task_label]))
+        logits: Tensor = self.heads[task_label](self.features(x, path))
         return logits
 
-    def features(self, x: Tensor, path: Sequence[int]) -> Tensor:
-        """Extract features ``[N, F]`` of images ``[N, C, H, W]`` on ``path``: the last layer's output, averaged."""
-        frozen = next((at for at, index in enumerate(path) if not self.unit(at, index).frozen), len(path))
-        if frozen:
-            older, newer = self._frozen_outputs(x, tuple(path[:frozen]))
+    def features(self, x: Tensor, path: Path) -> Tensor:
+        """Extract features ``[N, F]`` of samples ``[N, *input.shape]`` on ``path``: the last layer's output, pooled."""
+        begun = 0
+        while begun < len(path) and self._is_frozen(begun, path[begun]):
+            begun += 1
+        if begun:
+            older, newer = self._frozen_outputs(x, cast(tuple[int, ...], tuple(path[:begun])))
         else:
-            older = newer = self.run_unit(self.unit(0, path[0]), x)
-        for layer in range(max(1, frozen), len(path)):
-            older, newer = newer, self.run_unit(self.unit(layer, path[layer]), older, newer)
-        averaged: Tensor = newer.mean(dim=(2, 3))
-        return averaged
+            older = newer = self._compute(0, path[0], x)
+        for layer in range(max(1, begun), len(path)):
+            older, newer = newer, self._compute(layer, path[layer], older, newer)
+        return pool(newer)
+
+    def _is_frozen(self, layer: int, it: int | Adapted) -> bool:
+        return not isinstance(it, Adapted) and self.unit(layer, it).frozen
+
+    def _compute(self, layer: int, it: int | Adapted, *inputs: Tensor) -> Tensor:
+        unit = it if isinstance(it, Adapted) else self.unit(layer, it)
+        if isinstance(unit, Unit) and not isinstance(unit, AdaptedUnit):
+            return self.run_unit(unit, *inputs)
+        output: Tensor = unit.module(self.unit(layer, unit.old), *inputs)
+        return output
 
     def _frozen_outputs(self, x: Tensor, prefix: tuple[int, ...], *, keep: bool = True) -> tuple[Tensor, Tensor]:
         """Outputs of the last two layers of a frozen prefix."""
 
         def compute(x: Tensor) -> tuple[Tensor, ...]:
-            unit = self.unit(len(prefix) - 1, prefix[-1])
             if len(prefix) == 1:
-                return (self.run_unit(unit, x),)
+                return (self._compute(0, prefix[0], x),)
             older, newer = self._frozen_outputs(x, prefix[:-1], keep=False)
-            return newer, self.run_unit(unit, older, newer)
+            return newer, self._compute(len(prefix) - 1, prefix[-1], older, newer)
 
         outputs = self.cached_features(x, ("prefix", *prefix), compute, keep=keep)
         return outputs[0], outputs[-1]
@@ -184,7 +259,9 @@ class SuperModel(UnitModel):
         return nn.ModuleList([*(unit for unit in self._on_path(task) if not unit.frozen), self.heads[task]])
 
     def _on_path(self, task: int) -> list[Unit]:
-        return [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        units = [self.unit(layer, index) for layer, index in enumerate(self.paths[task])]
+        adapted = [self.unit(layer, unit.old) for layer, unit in enumerate(units) if isinstance(unit, AdaptedUnit)]
+        return units + adapted
 
     # ------------------------------------------------------------------ the architecture as plain values
 
@@ -192,7 +269,9 @@ class SuperModel(UnitModel):
         """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
-            "unit_genotypes": [[genotype.to_dict() for genotype in layer] for layer in self.unit_genotypes],
+            "unit_genotypes": [
+                [self._told(layer, index) for index in range(count)] for layer, count in enumerate(self.candidates)
+            ],
             "frozen": [
                 [self.unit(layer, index).frozen for index in range(count)]
                 for layer, count in enumerate(self.candidates)
@@ -213,7 +292,13 @@ class SuperModel(UnitModel):
             raise ValueError(f"units of {len(layers)} layers do not fit {len(self.layers)} empty ones")
         for layer, units in enumerate(layers):
             for task, genotype, frozen in zip(*units, strict=True):
-                self._add_unit(layer, Genotype.from_dict(genotype), task)
+                if "adapts" in genotype:
+                    old, how = genotype["adapts"], genotype["genotype"]
+                    adapted = AdaptedUnit(Adapted(old, how, self._wrapped(layer, old, how)))
+                    self._add_unit(layer, adapted, None, task)
+                else:
+                    read = self.space.from_dict(genotype)
+                    self._add_unit(layer, self._make_unit(layer, read), read, task)
                 if frozen:
                     self.unit(layer, -1).freeze()
         for task, path in architecture["paths"].items():
@@ -224,20 +309,35 @@ class SuperModel(UnitModel):
             if unit.frozen:
                 for name, tensor in unit.state_dict().items():
                     yield f"unit {index} of layer {layer} ({name})", tensor
-        for task in self.paths:
+        for task, path in self.paths.items():
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
-            yield f"the path of task {task}", torch.tensor(self.paths[task])
+            yield f"the path of task {task}", torch.tensor(path)
 
-    def _add_unit(self, layer: int, genotype: Genotype, task: int) -> None:
-        self._units(layer).append(self._make_unit(layer, genotype))
+    def _add_unit(self, layer: int, unit: Unit, genotype: Any, task: int) -> None:
+        self._units(layer).append(self._here(unit))
         self.unit_tasks[layer].append(task)
         self.unit_genotypes[layer].append(genotype)
 
-    def _make_unit(self, layer: int, genotype: Genotype) -> Unit:
-        stem = Stem(self.image_channels, self.channels) if layer == 0 else None
-        unit: Unit = stem or ExtensionUnit(genotype, self.plans[layer - 1], self.space)
-        return unit.to(next(self.heads.parameters()).device)
+    def _make_unit(self, layer: int, genotype: Any) -> Unit:
+        stem = self.space.stem(self.input, self.channels) if layer == 0 else None
+        return stem or self.space.unit(genotype, self.places[layer - 1])
+
+    def _wrapped(self, layer: int, old: int, genotype: Mapping[str, Any]) -> nn.Module:
+        if self.wrap is None:
+            raise ValueError("the creator's factory has no wrap(genotype, unit, outputs), which makes it again")
+        # What JSON makes of the genotype, as a saved model has it.
+        return self.wrap(json.loads(json.dumps(dict(genotype))), self.unit(layer, old), self.outputs[layer])
+
+    def _here(self, module: ModuleT) -> ModuleT:
+        return module.to(next(self.heads.parameters()).device)
+
+    def _told(self, layer: int, index: int) -> dict[str, Any]:
+        unit = self.unit(layer, index)
+        if isinstance(unit, AdaptedUnit):
+            return {"adapts": unit.old, "genotype": unit.genotype}
+        told: dict[str, Any] = self.unit_genotypes[layer][index].to_dict()
+        return told
 
     def _all_units(self) -> Iterator[tuple[int, int, Unit]]:
         for layer, count in enumerate(self.candidates):
@@ -255,6 +355,21 @@ class SuperModel(UnitModel):
         if not isinstance(unit, Unit):
             raise TypeError("a layer holds units")
         return unit
+
+
+def _index(it: Any) -> int:
+    return operator.index(it.old if isinstance(it, Adapted) else it)
+
+
+def _difference(found: nn.Module, expected: nn.Module) -> str | None:
+    """What tells two modules apart, their weights' values left aside."""
+    here, there = ({name: tuple(it.shape) for name, it in module.state_dict().items()} for module in (found, expected))
+    for name in sorted({*here, *there}):
+        if here.get(name) != there.get(name):
+            return f"{name} is {here.get(name, 'missing')}, and must be {there.get(name, 'left out')}"
+    if repr(found) != repr(expected):
+        return f"it is {found!r}, and must be {expected!r}"
+    return None
 
 
 def _checksum(tensor: Tensor) -> str:

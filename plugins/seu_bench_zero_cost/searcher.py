@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seu_bench.errors import RunError
 from seu_bench.models import counted_as
 from seu_bench.training import EpochReport, Stage
-from seu_bench_kit import Genotype, SearchTask, genotype_network
+from seu_bench_kit import SearchTask, genotype_network
 from seu_bench_zero_cost import ZeroCostOptions
 
 
@@ -53,7 +53,7 @@ def naswot(network: nn.Module, images: Tensor) -> float:
     return float(logarithm) if float(sign) > 0 else -math.inf
 
 
-def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
+def synflow(network: nn.Module, shape: tuple[int, ...]) -> float:
     """SynFlow: signal over all paths of the network (Tanaka et al., "Pruning neural networks without any data
     by iteratively conserving synaptic flow", NeurIPS 2020, equation 2; as a score of architectures: Abdelfattah et
     al., ICLR 2021).
@@ -85,7 +85,7 @@ def synflow(network: nn.Module, shape: tuple[int, int, int]) -> float:
     return math.log(total) if total > 0 else -math.inf
 
 
-class ZeroCostSearch(Stage[Genotype]):
+class ZeroCostSearch(Stage[Any]):
     """The search of one task. An epoch draws one genotype and scores it; all see the same batch of training images."""
 
     state_attributes = ("images", "genotypes", "scores")
@@ -111,18 +111,17 @@ class ZeroCostSearch(Stage[Genotype]):
         self.genotypes.append(genotype.to_dict())
         self.images = self.images.to(self.device)
         if "synflow" in self.scores:
-            shape = tuple(self.images.shape[1:])
-            self._keep("synflow", synflow(network, (shape[0], shape[1], shape[2])))
+            self._keep("synflow", synflow(network, tuple(self.images.shape[1:])))
             self.count_images(1)
         if "naswot" in self.scores:
             self._keep("naswot", naswot(network, self.images))
             self.count_images(len(self.images))
         return EpochReport()
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """The genotype of the best score, or of the best sum of ranks; of equal ones the first drawn."""
         totals = [sum(ranks) for ranks in zip(*(rank_scores(scores) for scores in self.scores.values()), strict=True)]
-        return Genotype.from_dict(self.genotypes[totals.index(max(totals))])
+        return self.search_task.space.from_dict(self.genotypes[totals.index(max(totals))])
 
     def _keep(self, name: str, score: float) -> None:
         if math.isnan(score):

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, did_you_mean
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.streams import Fraction, StreamSpec, stream_identity, title_of
+from seu_bench.config.streams import Fraction, Stream, StreamSpec, stream_identity, title_of
 from seu_bench.config.toml_file import OwnPath, read_toml, validate_document
 
 #: The page that describes benchmark files.
@@ -44,6 +44,35 @@ class NpzDefinition(Frozen):
     test_fraction: Fraction = 0.20
 
 
+class FeaturesDefinition(Frozen):
+    """A table of numbers: an ``.npz``, or a ``.csv`` or ``.parquet`` with a column of labels."""
+
+    kind: Literal["features"]
+    path: OwnPath
+    label: str | None = None
+    test_fraction: Fraction = 0.20
+
+    @model_validator(mode="after")
+    def _check_label(self) -> Self:
+        ending = self.path.suffix.lower()
+        if ending not in (".csv", ".npz", ".parquet"):
+            raise ValueError("path must end in .csv, .npz or .parquet")
+        if ending != ".npz" and self.label is None:
+            raise ValueError("label must name the column of labels")
+        if ending == ".npz" and self.label is not None:
+            raise ValueError("an .npz has an array of labels: leave label out")
+        return self
+
+
+class TokensDefinition(Frozen):
+    """An ``.npz`` with ``tokens`` and ``labels``, or with ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
+
+    kind: Literal["tokens"]
+    path: OwnPath
+    vocabulary: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    test_fraction: Fraction = 0.20
+
+
 class TorchvisionDefinition(Frozen):
     """Any classification set of ``torchvision.datasets`` by class name."""
 
@@ -57,7 +86,8 @@ class TorchvisionDefinition(Frozen):
 
 
 DatasetDefinition: TypeAlias = Annotated[
-    FolderDefinition | NpzDefinition | TorchvisionDefinition, Field(discriminator="kind")
+    FolderDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
+    Field(discriminator="kind"),
 ]
 
 
@@ -78,6 +108,57 @@ class BenchmarkSpec(Frozen):
         if self.default_protocol not in self.protocols:
             raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
         return self
+
+    @classmethod
+    def of(
+        cls,
+        stream: Mapping[str, Any] | Stream,
+        *,
+        name: str,
+        datasets: Mapping[str, Any] | None = None,
+        protocols: Mapping[str, Any] | None = None,
+        default_protocol: str = "paper",
+        summary: str = "",
+        version: int = 1,
+    ) -> BenchmarkSpec:
+        """Make a benchmark without a file, with the standard protocols; ``register_benchmarks`` takes it.
+
+        Args:
+            stream: what a file has in ``[stream]``.
+            name: lower-case letters, digits and ``_``.
+            datasets: what it has in ``[datasets]``; relative paths start from the working folder.
+            protocols: what it has in ``[protocols]``, laid over the standard ones.
+            default_protocol: one of them, which is learned by where none is asked for.
+            summary: one line for ``seu-bench list``.
+            version: another number is another benchmark.
+
+        Raises:
+            SpecError: it has faults; all are listed.
+
+        Example:
+            >>> stream = {"kind": "classes", "dataset": "digits", "classes_per_task": 2}
+            >>> seu_bench.run("ewc", BenchmarkSpec.of(stream, name="pairs"), protocol="quick")
+        """
+        document = {
+            "name": name,
+            "version": version,
+            "summary": summary,
+            "default_protocol": default_protocol,
+            "stream": stream,
+            "datasets": datasets or {},
+            "protocols": protocols or {},
+        }
+        return _complete(document, {}, f"the benchmark {name!r}")
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+        """Itself, with keys such as ``stream.validation`` replaced, as :meth:`BenchmarkFile.load` does.
+
+        Raises:
+            SpecError: a value does not fit; all faults are listed.
+        """
+        if not overrides:
+            return self
+        return _complete(self.model_dump(exclude_unset=True), overrides, f"the benchmark {self.name!r}")
 
     @property
     def title(self) -> str:
@@ -164,24 +245,30 @@ class BenchmarkFile:
         Raises:
             SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
         """
-        document, given = self._document(), overrides or {}
-        faults: list[str] = []
-        # What is asked for takes the place of what is there.
-        asked, sizes = {key.removeprefix("stream.") for key in given}, {"classes_per_task", "then", "groups"}
-        if asked & sizes and isinstance(stream := document.get("stream"), dict):
-            for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
-                stream.pop(other, None)
-        for key, value in given.items():
-            _replace(document, key, value, faults)
-        own = document.get("protocols", {})
-        if isinstance(own, dict):
-            document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
-        options = {key: f"option benchmark.{key}" for key in given}
-        return validate_document(BenchmarkSpec, document, "the benchmark file", _GUIDE, self.path, faults, options)
+        return _complete(self._document(), overrides or {}, "the benchmark file", self.path)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
         return read_toml(self.path, "benchmark", _GUIDE, remedy)
+
+
+def _complete(
+    document: dict[str, Any], overrides: Mapping[str, Any], what: str, file: Path | None = None
+) -> BenchmarkSpec:
+    """Validate ``document`` with ``overrides`` by dotted key in it, and the standard protocols below its own."""
+    faults: list[str] = []
+    # What is asked for takes the place of what is there.
+    asked, sizes = {key.removeprefix("stream.") for key in overrides}, {"classes_per_task", "then", "groups"}
+    if asked & sizes and isinstance(stream := document.get("stream"), dict):
+        for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
+            stream.pop(other, None)
+    for key, value in overrides.items():
+        _replace(document, key, value, faults)
+    own = document.get("protocols", {})
+    if isinstance(own, Mapping):
+        document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
+    options = {key: f"option benchmark.{key}" for key in overrides}
+    return validate_document(BenchmarkSpec, document, what, _GUIDE, file, faults, options)
 
 
 def merge_tables(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,12 @@ class BackboneOptions(WidthOptions):
     frozen: bool = Field(False, description="the backbone stays as it is, and only heads are learned")
 
 
+class SpaceOptions(Options):
+    """Options of a strategy that is made of extension units."""
+
+    space: str = Field("darts_cell", description="search space of the units (seu-bench list spaces)")
+
+
 class BudgetOptions(Options):
     """Options of a strategy whose images of earlier tasks are counted in all, or by the option ``memory_share``.
 

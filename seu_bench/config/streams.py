@@ -52,7 +52,9 @@ class Augmentation(Frozen):
 class InputSpec(Identified):
     """Preprocessing of raw 8-bit images: ``pad`` zero pixels on each side, division by 255, the ``color`` of a grey
     image's background, ``x + (1 - x) * color``, which may be drawn by the run's seed and the task, ``(x - mean) / std``
-    per channel, which are computed if not given, and a single grey channel repeated to ``channels``."""
+    per channel, which are computed if not given, and a single grey channel repeated to ``channels``.
+
+    Of features ``(x - mean) / std`` per column is all that is done, and of tokens nothing."""
 
     later: ClassVar[frozenset[str]] = frozenset({"color", "augment"})
 

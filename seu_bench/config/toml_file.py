@@ -21,9 +21,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
-    """``path`` from the folder of the file, which is the context of the validation."""
+    """``path`` from the folder of the file, which is the context of the validation; of none, from the working one."""
     try:
-        return path if info.context is None else (info.context / path.expanduser()).resolve()
+        return ((info.context or Path()) / path.expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # e.g. a null character, or "~nobody"
         raise ValueError(f"cannot be a path: {error}") from error
 

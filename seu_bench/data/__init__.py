@@ -1,6 +1,7 @@
 """From files of images to the tensors of a stream's tasks.
 
-- ``dataset``: data sets; ``sources``: of torchvision, digits; ``own_files``: folders of images and ``.npz`` files
+- ``dataset``: data sets; ``synthetic``: made-up ones; ``sources``: of torchvision, digits
+- ``own_files``: folders of images and ``.npz`` files; ``own_tables``: tables of numbers, and tokens
 - ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data; ``streams``: in memory
 - ``images``: inputs of a task, gathered by index; ``avalanche``: the same as Avalanche data sets and loaders
 """

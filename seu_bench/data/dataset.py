@@ -1,4 +1,4 @@
-"""Data sets: 8-bit images in memory or in a file, and labels; described before and checksummed after loading.
+"""Data sets: 8-bit images in memory or in a file, features, or tokens; described before and checksummed after loading.
 
 NumPy only: a source of data need not know torch. :mod:`seu_bench.data.streams` makes tensors and tasks of it.
 """
@@ -59,6 +59,12 @@ class InputShape:
     vocabulary: int | None = None
 
     @property
+    def sides(self) -> tuple[int, int, int]:
+        """Channels, height and width; of other samples their length, 1 and 1."""
+        channels, height, width = (*self.shape, 1, 1)[:3]
+        return channels, height, width
+
+    @property
     def dtype(self) -> torch.dtype:
         """Type of a batch's numbers."""
         import torch
@@ -72,8 +78,8 @@ class InputShape:
         return torch.zeros((count, *self.shape), dtype=self.dtype, device=device)
 
     def __str__(self) -> str:
-        words = {"image": "images of {}", "features": "{} features", "tokens": "{} tokens"}
-        return words[self.kind].format("x".join(map(str, self.shape)))
+        words = {"image": "images of {}", "features": "{} features", "tokens": "{} tokens, vocabulary {}"}
+        return words[self.kind].format("x".join(map(str, self.shape)), self.vocabulary)
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,18 @@ class DatasetInfo:
     @property
     def input(self) -> InputShape:
         """What a sample is."""
-        shape = (self.channels, self.height, self.width) if self.kind == "image" else (self.channels,)
+        shape = (self.channels, self.height, self.width)[: 3 if self.kind == "image" else 1]
         return InputShape(self.kind, shape, self.vocabulary)
 
 
 @dataclass(frozen=True)
 class RawSplit:
-    """Images ``[N, C, H, W]`` (uint8) and labels ``[N]`` (int64, from 0)."""
+    """Samples and labels ``[N]`` (int64, from 0).
 
-    images: Images
+    Samples are images ``[N, C, H, W]`` (uint8), features ``[N, D]`` (float32) or ids of tokens ``[N, L]`` (integers).
+    """
+
+    images: NDArray[Any]
     labels: Labels
 
     def __len__(self) -> int:
@@ -144,7 +153,7 @@ class RawDataset:
     known_checksums: tuple[str, str] | None = None
 
     def check(self) -> RawDataset:
-        """The data set, its labels as int64; a :class:`DataError` if its arrays are not what ``info`` says."""
+        """The data set, labels as int64, features as float32; a :class:`DataError` if it is not what ``info`` says."""
         train = _checked_split(self.info, "train", self.info.num_train, self.train)
         return replace(self, train=train, test=_checked_split(self.info, "test", self.info.num_test, self.test))
 
@@ -201,13 +210,67 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2) if images.shape[3] in (1, 3) else images)
 
 
+def as_features(values: NDArray[Any], columns: Sequence[str] = ()) -> NDArray[np.float32]:
+    """Features ``[N, D]`` of an array of numbers, whose ``columns`` may have names, as float32.
+
+    Raises:
+        ValueError: it has another type or shape, or numbers that are not finite, or that float32 cannot tell apart.
+    """
+    if values.dtype.kind not in "buif" or values.ndim != 2 or not values.shape[1]:
+        raise ValueError(f"has dtype {values.dtype} and shape {values.shape}; needed are numbers [N, D]")
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    called = [repr(name) for name in columns] or range(values.shape[1])
+    if len(wrong := np.argwhere(~np.isfinite(found))):
+        row, column = wrong[0]
+        what = f"has {values[row, column]} in row {row} (from 0), column {called[column]}"
+        raise ValueError(f"{what}; needed are finite numbers that float32 can hold")
+    if len(values) and values.dtype.itemsize > 2 and values.dtype != np.float32:
+        exact = values.astype(np.float64)
+        coarse = np.abs(found - exact).max(axis=0) > 1e-3 * exact.std(axis=0)
+        if len(at := np.flatnonzero(coarse & (np.ptp(exact, axis=0) > 0))):
+            what = f"has numbers in column {called[at[0]]} that differ too little for float32"
+            raise ValueError(f"{what}: subtract their mean")
+    return found
+
+
+def as_tokens(values: NDArray[Any], vocabulary: int) -> NDArray[np.int32]:
+    """Ids of tokens ``[N, L]`` of an array of integers.
+
+    Raises:
+        ValueError: it has another type or shape, or ids that are not from 0 to ``vocabulary - 1``.
+    """
+    if values.dtype.kind not in "ui" or values.ndim != 2 or not values.shape[1]:
+        raise ValueError(f"has dtype {values.dtype} and shape {values.shape}; needed are integers [N, L]")
+    if values.size and not (values.min() >= 0 and values.max() < vocabulary):
+        what = f"has ids of tokens from {values.min()} to {values.max()}"
+        raise ValueError(f"{what}; for a vocabulary of {vocabulary} they are from 0 to {vocabulary - 1}")
+    return values.astype(np.int32, copy=False)
+
+
+#: What a source returns of each kind of sample.
+_DUE: Final = {
+    "image": "uint8 images [N, C, H, W]",
+    "features": "float32 features [N, D]",
+    "tokens": "ids of tokens [N, L] (integers)",
+}
+
+
 def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) -> RawSplit:
     images, labels = split.images, np.asarray(split.labels)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     faults: list[str] = []
-    shape = count, info.channels, info.height, info.width
-    if images.shape != shape or images.dtype != np.uint8:
-        faults.append(f"{name} images are {images.dtype} of shape {images.shape}; needed are uint8 of {shape}")
+    what, shape = "images" if info.kind == "image" else info.kind, (count, *info.input.shape)
+    try:
+        if info.kind == "features":
+            images = as_features(images)
+        elif info.kind == "tokens":
+            images = as_tokens(images, info.vocabulary or 0)
+        if images.shape != shape or (info.kind == "image" and images.dtype != np.uint8):
+            due = "uint8 of " if info.kind == "image" else ""
+            faults.append(f"{name} {what} are {images.dtype} of shape {images.shape}; needed are {due}{shape}")
+    except ValueError as error:
+        faults.append(f"its array of {name} {what} {error}")
     if labels.dtype.kind not in "ui" or labels.shape != (count,):
         faults.append(f"{name} labels are {labels.dtype} of shape {labels.shape}; needed are integers of {(count,)}")
     elif count and not (labels.min() >= 0 and labels.max() < info.num_classes):
@@ -215,7 +278,7 @@ def _checked_split(info: DatasetInfo, name: str, count: int, split: RawSplit) ->
     if faults:
         raise DataError(
             f"data set {info.name!r} does not hold what it says: {'; '.join(faults)}",
-            remedy="have its source return uint8 images [N, C, H, W] and int64 labels [N] from 0, as its info says",
+            remedy=f"have its source return {_DUE[info.kind]} and int64 labels [N] from 0, as its info says",
         )
     return RawSplit(images, labels.astype(np.int64, copy=False))
 
@@ -250,6 +313,9 @@ class DatasetState:
 
 class DatasetSource(Protocol):
     """A data set that can be described, looked for, fetched and loaded; ``register_datasets`` offers such.
+
+    One of other samples than images says so by an attribute ``kind``, ``"features"`` or ``"tokens"``, too: a network
+    that does not take them is refused before anything is loaded.
 
     ``root`` is the folder of ``--data-root``, or ``None``; :func:`default_data_root` resolves it.
     """
@@ -305,6 +371,8 @@ def describe_dataset(
     test_fraction: float,
     where: str | None = None,
     class_names: Sequence[str] | None = None,
+    kind: InputKind = "image",
+    vocabulary: int | None = None,
 ) -> RawDataset:
     """A data set of a training and a test split, or of one that a test split is held out of; it describes itself.
 
@@ -316,12 +384,12 @@ def describe_dataset(
         splits = [RawSplit(data.images[rows], data.labels[rows]) for rows in held]
     train, test = splits
     if (shape := train.images.shape[1:]) != (other := test.images.shape[1:]):
-        what = f"data set {name!r} has images {shape} in training and {other} in test [C, H, W]"
-        raise DataError(what, where=where, remedy="bring all images to one shape")
+        what = f"data set {name!r} has {'images' if kind == 'image' else kind} {shape} in training and {other} in test"
+        raise DataError(what, where=where, remedy="bring all of them to one shape")
     num_classes = 1 + int(max(train.labels.max(), test.labels.max()))
     names = tuple(class_names) if class_names is not None and len(class_names) >= num_classes else None
-    channels, height, width = shape
-    blank = DatasetInfo(name, channels, height, width, num_classes, 0, 0, class_names=names)
+    sides = InputShape(kind, shape).sides
+    blank = DatasetInfo(name, *sides, num_classes, 0, 0, class_names=names, kind=kind, vocabulary=vocabulary)
     return RawDataset(count_labels(blank, train.labels, test.labels), train, test)
 
 
@@ -340,80 +408,3 @@ def require_memory(name: str, images: int, shape: Sequence[int], bytes_per_pixel
 def one_line(error: BaseException) -> str:
     """An exception's text on one line, its class's name where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
-
-
-# ---------------------------------------------------------------------------------------------------- made-up data
-
-#: Side of the coarse grid that a class's prototype is blown up from.
-GRID = 4
-
-
-def synthetic_dataset(info: DatasetInfo, seed: int, scale: float = 0.02) -> RawDataset:
-    """A learnable data set with the shape and the classes of a real one, and ``scale`` of its images of each class.
-
-    Each class has a smooth random prototype; each image is its class's prototype shifted by a pixel or two, made
-    brighter or darker, and disturbed. The nearest class mean is right more than nine times in ten, and not always.
-    ``seed`` and ``info.name`` decide every pixel. Classes without training images stay without.
-    """
-    digest = hashlib.sha256(f"{info.name}:{seed}".encode()).digest()
-    generator = np.random.default_rng(int.from_bytes(digest[:16], "little"))
-    # One picture per class, with a margin on each side that shifts can draw from.
-    reach = 1 if min(info.height, info.width) < 16 else 2
-    shape = info.num_classes, info.channels, info.height + 2 * reach, info.width + 2 * reach
-    occurs = np.asarray(info.train_per_class or (1,) * info.num_classes) > 0
-    sizes_of_splits = []
-    splits = (info.train_per_class, info.num_train, 30), (info.test_per_class, info.num_test, 10)
-    for per_class, total, least in splits:  # at least so many, so that each task can be learned and judged at any scale
-        real = np.asarray(per_class or total / max(1, occurs.sum()))
-        sizes_of_splits.append(np.where(occurs, np.maximum(least, np.rint(scale * real)), 0).astype(np.int64))
-    require_memory(info.name, int(np.sum(sizes_of_splits)), (info.channels, info.height, info.width))
-    require_memory(info.name, info.num_classes, shape[1:], bytes_per_pixel=4)
-    prototypes = _smooth(shape, generator)
-    train, test = (_split(prototypes, sizes, generator, reach) for sizes in sizes_of_splits)
-    return RawDataset(count_labels(info, train.labels, test.labels), train, test)
-
-
-def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
-    """Smooth, standardised pictures of ``shape`` ``[N, C, H, W]``; channels share most of their variance."""
-    count, channels, height, width = shape
-    coarse = generator.standard_normal((count, channels, GRID, GRID), dtype=np.float32)
-    shared = generator.standard_normal((count, 1, GRID, GRID), dtype=np.float32)
-    coarse = np.float32(np.sqrt(0.15)) * coarse + np.float32(np.sqrt(0.85)) * shared
-    # One matrix product per axis is bilinear interpolation.
-    pictures = np.matmul(np.matmul(_blow_up(height), coarse), _blow_up(width).T)
-    result: NDArray[np.float32] = pictures / np.float32(pictures.std() if count > 1 else 0.7)
-    return result
-
-
-def _blow_up(length: int) -> NDArray[np.float32]:
-    """The matrix ``[length, GRID]`` that interpolates linearly from the grid to ``length`` pixels."""
-    place = np.linspace(0, GRID - 1, length)
-    matrix: NDArray[np.float32] = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(GRID))).astype(np.float32)
-    return matrix
-
-
-def _split(
-    prototypes: NDArray[np.float32], sizes: NDArray[np.int64], generator: np.random.Generator, reach: int
-) -> RawSplit:
-    labels: Labels = generator.permutation(np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))
-    # [class, C, down, right, H, W]: every place that a picture can be shifted to.
-    height, width = (length - 2 * reach for length in prototypes.shape[2:])
-    shifted = np.lib.stride_tricks.sliding_window_view(prototypes, (height, width), axis=(2, 3))
-    images: Images = np.empty((len(labels), prototypes.shape[1], height, width), dtype=np.uint8)
-    for start in range(0, len(labels), 2048):  # bounds the memory that the noise takes
-        images[start : start + 2048] = _pictures(shifted, labels[start : start + 2048], generator)
-    return RawSplit(images, labels)
-
-
-def _pictures(shifted: NDArray[np.float32], labels: Labels, generator: np.random.Generator) -> Images:
-    """Images ``[N, C, H, W]`` of the given labels ``[N]``."""
-    count = len(labels)
-    down, right = generator.binomial(shifted.shape[2] - 1, 0.5, size=(2, count))
-    picture = shifted[labels, :, down, right]
-    contrast = generator.uniform(0.8, 1.2, size=(count, 1, 1, 1)).astype(np.float32)
-    brightness = generator.normal(0, 0.15, size=(count, 1, 1, 1)).astype(np.float32)
-    picture = picture * contrast + brightness
-    # Noise of single pixels averages out over an image; what is smooth makes classes hard to tell apart.
-    picture += np.float32(0.45) * _smooth(picture.shape, generator)
-    picture += np.float32(0.35) * generator.standard_normal(picture.shape, dtype=np.float32)
-    return np.clip(np.round(128 + 45 * picture), 0, 255).astype(np.uint8)

@@ -1,18 +1,19 @@
-"""Images of a task: from 8-bit pixels to a network's input, and batches gathered by index from a store."""
+"""Samples of a task: from pixels, numbers or tokens to a network's input, and batches gathered from a store."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from seu_bench.config.streams import Augmentation, InputSpec
+from seu_bench.config.streams import Augmentation, InputKind, InputSpec
 from seu_bench.data.dataset import Images, RawDataset, blocks
 from seu_bench.errors import RequestError
 from seu_bench.utils.rehearsing import abridge, active_rehearsal
@@ -20,42 +21,48 @@ from seu_bench.utils.rehearsing import abridge, active_rehearsal
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Pads, divides by 255, colours the background, then ``(x - mean) / std`` per channel, image by image.
+    """Pads images, divides by 255, colours the background, then ``(x - mean) / std`` per channel, image by image.
+
+    Of features the last step alone is done, per column; tokens stay as they are.
 
     Attributes:
         pad: zero pixels that are added on each side.
         background: ``[1, 3, 1, 1]``, colour of the background of grey images; ``None``: they stay grey.
-        mean, std: ``[C]``, of pixels in [0, 1]; one value may stand for all channels.
+        mean, std: ``[C]``, of pixels in [0, 1], or of columns; one value may stand for all.
+        kind: of samples.
     """
 
     pad: int
     background: Tensor | None
     mean: Tensor
     std: Tensor
+    kind: InputKind = "image"
 
     @classmethod
     def of(cls, spec: InputSpec, data: RawDataset) -> Self:
         """What a benchmark asks for; where it gives no mean, those of all training images, coloured but not padded."""
-        mean, std = spec.mean, spec.std
+        mean, std, kind = spec.mean, spec.std, data.info.kind
         color = None if spec.color is None else np.asarray(spec.color, dtype=np.float64)
         if mean is None or std is None:
-            average, deviation = pixel_statistics(data.train.images)
+            average, deviation = _STATISTICS[kind](data.train.images)
             if color is not None:  # x + (1 - x) * c is c + (1 - c) * x
                 average, deviation = color + (1 - color) * average, (1 - color) * deviation
             mean, std = tuple(average.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
         channels = data.info.channels if color is None else 3
-        if len(mean) not in (1, channels):
+        if len(mean) not in (1, channels) and kind != "tokens":
+            of = f"images of {channels} channels" if kind == "image" else f"{channels} features"
             raise RequestError(
-                f"{len(mean)} means for images of {channels} channels",
+                f"{len(mean)} means for {of}",
                 where=f"input of data set {data.info.name!r}",
-                remedy="give input.mean and input.std one value per channel",
+                remedy=f"give input.mean and input.std one value per {'channel' if kind == 'image' else 'column'}",
             )
         background = None if color is None else torch.from_numpy(color).float().view(1, -1, 1, 1)
-        return cls(spec.pad, background, torch.tensor(mean), torch.tensor(std))
+        return cls(spec.pad, background, torch.tensor(mean), torch.tensor(std), kind)
 
-    def shape(self, channels: int, height: int, width: int) -> tuple[int, int, int]:
-        """Shape of an input that is made of an image of this shape."""
-        return channels if self.background is None else 3, height + 2 * self.pad, width + 2 * self.pad
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Shape of an input that is made of a sample of this shape."""
+        channels, *sides = shape
+        return channels if self.background is None else 3, *(side + 2 * self.pad for side in sides)
 
     def augmenter(self, asked: Augmentation, channels: int) -> Augmenter | None:
         """What augments inputs of so many channels; ``None`` where nothing is asked for."""
@@ -64,8 +71,8 @@ class Normaliser:
         black = torch.zeros(1) if self.background is None else self.background.flatten()
         return Augmenter(asked, self.mean, self.std, ((black - self.mean) / self.std).expand(channels))
 
-    def document(self, shape: tuple[int, int, int], permutation_seed: int | None) -> dict[str, Any]:
-        """Plain values that say all of it, for images of a shape whose pixels a task may permute."""
+    def document(self, shape: tuple[int, ...], permutation_seed: int | None) -> dict[str, Any]:
+        """Plain values that say all of it, for samples of a shape whose numbers a task may permute."""
         background = None if self.background is None else tuple(self.background.flatten().tolist())
         values = {"mean": tuple(self.mean.tolist()), "std": tuple(self.std.tolist())}
         whole = {"shape": shape, "pad": self.pad, "background": background, **values}
@@ -74,14 +81,24 @@ class Normaliser:
     def to(self, device: torch.device) -> Normaliser:
         """Copy to another device."""
         background = None if self.background is None else self.background.to(device)
-        return Normaliser(self.pad, background, self.mean.to(device), self.std.to(device))
+        return replace(self, background=background, mean=self.mean.to(device), std=self.std.to(device))
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Inputs ``[n, C, H, W]`` (float32) of 8-bit images."""
+        """Inputs of samples ``[n, *shape]``: float32, of tokens integers."""
+        if self.kind == "tokens":
+            return images
+        if self.kind == "features":
+            return (images - self.mean).div_(self.std)
         values = torch.nn.functional.pad(images, (self.pad,) * 4).float().div_(255)
         if self.background is not None:
             values = self.background + (1 - self.background) * values
         return values.sub_(self.mean.view(1, -1, 1, 1)).div_(self.std.view(1, -1, 1, 1))
+
+
+def feature_statistics(features: NDArray[np.float32]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation ``[D]`` of columns; that of a constant column is 0."""
+    deviation = features.std(axis=0, dtype=np.float64)
+    return features.mean(axis=0, dtype=np.float64), np.where(np.ptp(features, axis=0) > 0, deviation, 0.0)
 
 
 def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
@@ -95,6 +112,13 @@ def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
     mean = [found / (255 * count) for found in total]
     variance = [(count * q - s * s) / (255 * count) ** 2 for s, q in zip(total, squares, strict=True)]
     return np.array(mean), np.sqrt(variance)
+
+
+_STATISTICS: Final[dict[InputKind, Callable[[NDArray[Any]], tuple[np.ndarray, np.ndarray]]]] = {
+    "image": pixel_statistics,
+    "features": feature_statistics,
+    "tokens": lambda _: (np.zeros(0), np.zeros(0)),
+}
 
 
 @dataclass(frozen=True)
@@ -169,7 +193,7 @@ class FileStore:
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((len(self.train) + len(self.test), *self.normalise.shape(*self.train.shape[1:])))
+        return torch.Size((len(self.train) + len(self.test), *self.normalise.shape(self.train.shape[1:])))
 
     def to(self, device: torch.device) -> FileStore:
         return replace(self, normalise=self.normalise.to(device), device=device)
@@ -215,11 +239,11 @@ def sample_ids_of(images: Tensor) -> SampleIds | None:
 
 @dataclass(frozen=True)
 class TaskImages:
-    """Images of one split of one task: rows of a store that tasks share.
+    """Images of one split of one task, or features or tokens: rows of a store that tasks share.
 
     Attributes:
         store: normalised float32 images ``[N, C, H, W]`` of the whole data set, on the run's device, or what makes them
-            of images in a file.
+            of images in a file; float32 features ``[N, D]``; integers ``[N, L]``, which are int64 in batches.
         rows: ``[n]`` int64, which of them are this split's, in its order.
         labels: ``[n]`` int64, numbered from 0 within the task; over all tasks in the class-incremental scenario.
         task: 0-based position of the task in the stream.
@@ -267,7 +291,9 @@ class TaskImages:
             images = augmenter(images)
         if self.permutation is not None:
             images = images.flatten(1).index_select(1, self.permutation).view_as(images)
-        if images.shape[1] != self.channels:
+        if not images.is_floating_point():
+            images = images.long()
+        elif images.shape[1] != self.channels:
             images = images.expand(-1, self.channels, -1, -1).contiguous()
         if self.sample_ids is not None and augmenter is None:  # others than these are seen once only
             tag_batch(images, SampleIds(self.sample_ids.owner, self.sample_ids.numbers[as_given.cpu()]))

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from seu_bench.config.streams import InputKind
 from seu_bench.data.dataset import (
     DatasetInfo,
     DatasetState,
@@ -364,8 +365,8 @@ def _key(shape: tuple[int, int, int], *splits: Split) -> str:
     return digest.hexdigest()[:16]
 
 
-#: The arrays that an ``.npz`` must have: the first two, or the other four.
-_WHOLE, _SPLIT = ("images", "labels"), ("x_train", "y_train", "x_test", "y_test")
+#: The arrays that an ``.npz`` with a test set must have.
+_SPLIT = ("x_train", "y_train", "x_test", "y_test")
 
 
 class NpzSource(OwnFiles):
@@ -375,6 +376,10 @@ class NpzSource(OwnFiles):
     ``class_names`` of texts is optional, or the names of the classes.
     """
 
+    kind: InputKind = "image"
+    #: The arrays that one without a test set must have.
+    whole = ("images", "labels")
+
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes; the set is loaded for them."""
         return self.load(root).info
@@ -383,37 +388,60 @@ class NpzSource(OwnFiles):
         """Read and check the arrays."""
         self.check_exists()
         try:
-            arrays = self._arrays()
-            keys = _SPLIT if "x_train" in arrays else _WHOLE
-            if arrays[keys[1]].dtype.kind in "US":
-                _number_names(arrays, keys[1::2])
-            splits = [_npz_split(x, arrays[x], arrays[y]) for x, y in zip(keys[::2], keys[1::2], strict=True)]
-            if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
-                raise ValueError(f"y_test has labels that y_train has not: {unknown}")
-            if least := int(splits[0].labels.min()):
-                raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
-            names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
-            if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
-                raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
-            called = None if names is None else names.tolist()
-            return describe_dataset(self.name, splits, self.definition.test_fraction, str(self.path), called)
+            return self.describe(self.arrays())
         except (
             *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
             *(zipfile.BadZipFile, zlib.error),
         ) as error:
             # Arrays of Python objects end here, too: reading them would run code of the file.
-            remedy = "docs/guides/own_data.md says what the .npz must hold"
+            remedy = f"docs/guides/own_data.md says what the {self.path.suffix or 'file'} must hold"
             raise self.fault(f"is not usable: {one_line(error)}", remedy, DataCorruptError) from error
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def describe(self, arrays: dict[str, NDArray[Any]]) -> RawDataset:
+        """The data set that these arrays are; a ValueError or a DataError says which of them does not fit."""
+        keys = _SPLIT if "x_train" in arrays else self.whole
+        if arrays[keys[1]].dtype.kind in "US":
+            _number_names(arrays, keys[1::2])
+        splits = []
+        for x, y in zip(keys[::2], keys[1::2], strict=True):
+            samples = self.samples(x, arrays[x])
+            splits.append(RawSplit(samples, _npz_labels(x, samples, arrays[y])))
+        if unknown := np.setdiff1d(splits[-1].labels, splits[0].labels).tolist():
+            raise ValueError(f"y_test has labels that y_train has not: {unknown}")
+        if least := int(splits[0].labels.min()):
+            raise ValueError(f"labels begin at {least}, and must begin at 0: subtract {least}")
+        names, classes = arrays.get("class_names"), 1 + int(splits[0].labels.max())
+        if names is not None and (names.dtype.kind != "U" or names.ndim != 1 or len(names) < classes):
+            raise ValueError(f"class_names must be texts, one for each of the classes 0 to {classes - 1}")
+        called = None if names is None else names.tolist()
+        about = (str(self.path), called, self.kind, self.vocabulary(splits))
+        return describe_dataset(self.name, splits, self.definition.test_fraction, *about)
+
+    def samples(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Check samples and bring them to the type and shape of a :class:`RawSplit`; a ValueError names the array."""
+        try:
+            return _npz_images(name, values)
+        except ValueError as error:
+            hint = "; tables of numbers are kind = 'features'" if values.dtype.kind in "uif" else ""
+            raise ValueError(f"{error}{hint}") from error
+
+    def vocabulary(self, splits: Sequence[RawSplit]) -> int | None:
+        """Size of the vocabulary of tokens."""
+        return None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Read the arrays of the file by their names."""
         with open_file(self.path.resolve()) as opened:
             file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array; save it with numpy.savez(path, images=..., labels=...)")
-            keys = _SPLIT if "x_train" in file else _WHOLE
+                raise ValueError(
+                    f"it holds a single array; save it with numpy.savez(path, {self.whole[0]}=..., labels=...)"
+                )
+            keys = _SPLIT if "x_train" in file else self.whole
             if missing := ", ".join(key for key in keys if key not in file):
                 found = ", ".join(file.files) or "nothing"
-                raise ValueError(f"{missing} missing; it has {found}; give {', '.join(_WHOLE)} or {', '.join(_SPLIT)}")
+                give = f"{', '.join(self.whole)} or {', '.join(_SPLIT)}"
+                raise ValueError(f"{missing} missing; it has {found}; give {give}")
             size, free = sum(member.file_size for member in zipfile.ZipFile(opened).infolist()), free_host_memory()
             if size > free:
                 raise ValueError(f"its arrays take {size:,} bytes of memory, and {free:,} are free")
@@ -434,8 +462,7 @@ def _number_names(arrays: dict[str, NDArray[Any]], keys: Sequence[str]) -> None:
         arrays[key] = np.searchsorted(names, texts)
 
 
-def _npz_split(name: str, images: NDArray[Any], labels: NDArray[Any]) -> RawSplit:
-    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+def _npz_images(name: str, images: NDArray[Any]) -> Images:
     try:
         images = as_8_bit(images)
     except ValueError as error:
@@ -447,9 +474,15 @@ def _npz_split(name: str, images: NDArray[Any], labels: NDArray[Any]) -> RawSpli
         first, last = shape[1] in (1, 3), shape[3] in (1, 3)
         if first == last and (first or shape[1] >= shape[3]):
             raise ValueError(f"{name} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
+    return channels_first(images)
+
+
+def _npz_labels(name: str, samples: NDArray[Any], labels: NDArray[Any]) -> Labels:
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    shape = samples.shape
     if labels.shape != shape[:1] or labels.dtype.kind not in "ui":
         what = f"the labels of {name} are {labels.dtype} of shape {labels.shape}"
         raise ValueError(f"{what}; needed are {shape[:1]} integers, or texts")
     if labels.min() < 0 or labels.max() >= max(1000, len(labels)):
         raise ValueError(f"{name} has labels {labels.min()} to {labels.max()}; they must count the classes from 0")
-    return RawSplit(channels_first(images), labels.astype(np.int64))
+    return labels.astype(np.int64)

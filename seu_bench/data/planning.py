@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Scenario
+from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Permutation, Scenario
 from seu_bench.data.dataset import DatasetInfo, InputShape
 from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
@@ -75,7 +75,7 @@ class StreamPlan:
     @property
     def input(self) -> InputShape:
         """What a sample is, as the network takes it."""
-        shape = (self.channels, self.height, self.width) if self.kind == "image" else (self.channels,)
+        shape = (self.channels, self.height, self.width)[: 3 if self.kind == "image" else 1]
         return InputShape(self.kind, shape, self.vocabulary)
 
     @property
@@ -140,11 +140,14 @@ def plan_stream(
     pools = class_pools(tasks, {name: _per_class(info, "train") for name, info in infos.items()})
     tasks = tasks[:first_tasks]
     shapes = {task.name: _input_shape(infos[task.dataset], task.input) for task in tasks}
+    if isinstance(spec.stream, Permutation) and infos[spec.stream.dataset].kind == "tokens":
+        what = "permutes samples that are tokens, whose place means nothing without their order"
+        raise refusal(spec, spec.stream.dataset, "stream.kind", what, "choose another kind of stream, e.g. 'classes'")
     if len(set(shapes.values())) > 1:
-        what = f"has tasks that differ in shape: {', '.join(f'{name} {shape}' for name, shape in shapes.items())}"
-        raise refusal(
-            spec, tasks[0].dataset, "input", what, "bring them to one shape with input.pad and input.channels"
-        )
+        told = (f"{name} {it.shape if it.kind == 'image' else it}" for name, it in shapes.items())
+        what = f"has tasks that differ in shape: {', '.join(told)}"
+        remedy = "bring them to one shape with input.pad and input.channels (images), or one vocabulary (tokens)"
+        raise refusal(spec, tasks[0].dataset, "input", what, remedy)
     scenario = spec.stream.scenario
     if scenario == "domain" and len(widths := sorted({len(task.labels) for task in tasks})) > 1:
         what = f"has tasks of {' or '.join(map(str, widths))} classes, not the same ones"
@@ -186,7 +189,9 @@ def plan_stream(
                 labels=tuple(numbers),
             )
         )
-    return StreamPlan(*shapes[tasks[0].name], tuple(plans), tuple(task.index for task in tasks), scenario)
+    sample = shapes[tasks[0].name]
+    order = tuple(task.index for task in tasks)
+    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary)
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
@@ -226,7 +231,13 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
     return sum(min(count, most or count) for count in _each(info, split, task.labels))
 
 
-def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
+def _input_shape(info: DatasetInfo, spec: InputSpec) -> InputShape:
+    if info.kind != "image":
+        known = ("mean", "std") if info.kind == "features" else ()
+        if asked := [f"input.{key}" for key in spec.model_dump(exclude_defaults=True) if key not in known]:
+            what = f"data set {info.name!r} has {info.input}, and {', '.join(asked)} cannot be done to them"
+            raise RequestError(what, where=", ".join(asked), remedy="leave it out: it is for images")
+        return info.input
     channels = spec.channels or (3 if spec.color is not None else info.channels)
     if info.channels not in (channels, 1) or (spec.color is not None and info.channels != 1):
         raise RequestError(
@@ -234,7 +245,7 @@ def _input_shape(info: DatasetInfo, spec: InputSpec) -> tuple[int, int, int]:
             where="input.channels, input.color",
             remedy="leave them out: they are for grey images only",
         )
-    return channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad
+    return InputShape("image", (channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad))
 
 
 def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tuple[int, int]:

@@ -17,7 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from seu_bench.config.benchmark import DatasetDefinition, FolderDefinition, TorchvisionDefinition
+from seu_bench.config.benchmark import (
+    DatasetDefinition,
+    FeaturesDefinition,
+    FolderDefinition,
+    TokensDefinition,
+    TorchvisionDefinition,
+)
 from seu_bench.config.commands import command
 from seu_bench.config.options import did_you_mean
 from seu_bench.data.dataset import (
@@ -35,6 +41,7 @@ from seu_bench.data.dataset import (
     require_memory,
 )
 from seu_bench.data.own_files import FolderSource, NpzSource, as_pixels, decoded_in_order
+from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
 
 #: Classes that unpickle a file which they find beside the images, unchecked: it could run any code.
@@ -52,7 +59,12 @@ def definition_source(definition: DatasetDefinition, name: str) -> FolderSource 
     """Return the source of a benchmark's table ``[datasets.NAME]``, whose paths are absolute."""
     if isinstance(definition, TorchvisionDefinition):
         return TorchvisionSource(definition, name)
-    return (FolderSource if isinstance(definition, FolderDefinition) else NpzSource)(definition, name)
+    kinds: dict[type, type[FolderSource | NpzSource]] = {
+        FolderDefinition: FolderSource,
+        FeaturesDefinition: FeaturesSource,
+        TokensDefinition: TokensSource,
+    }
+    return kinds.get(type(definition), NpzSource)(definition, name)
 
 
 @dataclass

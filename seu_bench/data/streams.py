@@ -46,7 +46,7 @@ class TaskStream:
         plan: with the sizes as they are, not as planned.
         tasks: in the order in which they are learned.
         fingerprint: SHA-256 of the data and of how it is cut, without the seed.
-        inputs: what makes the network's input of the 8-bit images of each task, as plain values
+        inputs: what makes the network's input of the samples of each task, as plain values
             (:class:`~seu_bench.results.record.TaskInput`).
     """
 
@@ -121,7 +121,7 @@ def build_stream(
     for index, (task, splits) in enumerate(track(drawn, "preparing tasks")):
         images, normaliser, used = store(task.dataset, task.input)
         info = raw[task.dataset].info
-        inputs.append(normaliser.document((info.channels, info.height, info.width), task.permutation_seed))
+        inputs.append(normaliser.document(info.input.shape, task.permutation_seed))
         permutation = None
         if task.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
@@ -206,8 +206,7 @@ def _store(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) 
     train, test = data.train.images, data.test.images
     if isinstance(train, np.memmap):
         return FileStore(train, test, normalise.to(device), device), normalise, np.arange(len(train) + len(test))
-    shape = normalise.shape(data.info.channels, data.info.height, data.info.width)
-    require_memory(data.info.name, len(used), shape, bytes_per_pixel=4)
+    require_memory(data.info.name, len(used), normalise.shape(data.info.input.shape), bytes_per_pixel=4)
     is_test = used >= len(train)
     raw = np.concatenate([train[used[~is_test]], test[used[is_test] - len(train)]])
     return normalise(torch.from_numpy(raw)).to(device), normalise, used

@@ -27,10 +27,11 @@ from torch import Tensor, nn
 from seu_bench.config.commands import command
 from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
-from seu_bench.engine.resolve import find_backbone, find_component
+from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -124,28 +125,29 @@ def _unusable(path: Path, what: str, remedy: str = _MAKE_AGAIN) -> ResultsError:
     return ResultsError(what, where=str(path), remedy=remedy)
 
 
-class PixelInput(nn.Module):
-    """Makes a network's input of 8-bit images, ``[N, C, H, W]`` as the data set has them."""
+class RawInput(nn.Module):
+    """Makes a network's input ``takes`` of samples as the data set has them, e.g. 8-bit images ``[N, C, H, W]``."""
 
-    def __init__(self, given: TaskInput, input_shape: tuple[int, ...]) -> None:
+    def __init__(self, given: TaskInput, takes: InputShape) -> None:
         super().__init__()
         background = None if given.background is None else torch.tensor(given.background).view(1, -1, 1, 1)
-        self.normalise = Normaliser(given.pad, background, torch.tensor(given.mean), torch.tensor(given.std))
-        self.shape, self.channels = given.shape, input_shape[0]
-        made = self.normalise.shape(*given.shape)
-        if made[1:] != input_shape[1:]:
-            what = f"the record's images of shape {given.shape} become {made}, and the network takes {input_shape}"
+        mean, std = torch.tensor(given.mean), torch.tensor(given.std)
+        self.normalise = Normaliser(given.pad, background, mean, std, takes.kind)
+        self.shape, self.takes = given.shape, takes
+        made = self.normalise.shape(given.shape)
+        if len(made) != len(takes.shape) or made[1:] != takes.shape[1:]:
+            what = f"the record's samples of shape {given.shape} become {made}, and the network takes {takes.shape}"
             raise ResultsError(what, remedy=_MAKE_AGAIN)
         self.order: Tensor | None = None
         if given.permutation_seed is not None:
             self.order = torch.from_numpy(shuffle_indices(math.prod(made), given.permutation_seed))
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Images for the network."""
-        images = self.normalise(pixels)
+    def forward(self, raw: Tensor) -> Tensor:
+        """Samples for the network."""
+        samples = self.normalise(raw).to(self.takes.dtype)
         if self.order is not None:
-            images = images.flatten(1).index_select(1, self.order).view_as(images)
-        return images.expand(-1, self.channels, -1, -1)
+            samples = samples.flatten(1).index_select(1, self.order).view_as(samples)
+        return samples.expand(-1, *self.takes.shape)
 
 
 class LearnedModel(nn.Module):
@@ -157,8 +159,8 @@ class LearnedModel(nn.Module):
         run_id: whose model it is.
         task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
         learned: the tasks that can be asked for, by index.
-        input_shape: channels, height and width of the images that it takes.
-        inputs: what :meth:`preprocess` does to images of each task.
+        input_shape: channels, height and width of the images that it takes; of other samples the length.
+        inputs: what :meth:`preprocess` does to samples of each task.
         scenario: of the run.
         genotypes, paths: of each task, as in the record; ``None`` for strategies that have none.
         network: the strategy's own model.
@@ -175,7 +177,10 @@ class LearnedModel(nn.Module):
         self.classes_per_task = network.classes_per_task
         self.learned = learned_tasks(record)
         self.input_shape = record.input_shape
-        self.inputs = [PixelInput(it, record.input_shape or it.shape) for it in record.task_inputs]
+        self.inputs = [
+            RawInput(it, InputShape(record.input_kind, record.input_shape or it.shape, record.vocabulary))
+            for it in record.task_inputs
+        ]
         self.genotypes = record.genotypes
         self.paths = record.paths
         self._class_names = [
@@ -191,13 +196,13 @@ class LearnedModel(nn.Module):
             return [name for learned in self.learned for name in self._class_names[learned]]
         return self._class_names[task]
 
-    def preprocess(self, pixels: Tensor, task: int) -> Tensor:
-        """Make what :meth:`forward` takes of images of a task as the data set has them, uint8 ``[N, C, H, W]``."""
-        images: Tensor = self.inputs[task](pixels.cpu())
-        return images.to(pixels.device)
+    def preprocess(self, raw: Tensor, task: int) -> Tensor:
+        """Make what :meth:`forward` takes of samples of a task as the data set has them, e.g. 8-bit images."""
+        samples: Tensor = self.inputs[task](raw.cpu())
+        return samples.to(raw.device)
 
     def forward(self, images: Tensor, task: int | None = None) -> Tensor:
-        """Logits of normalised images ``[N, C, H, W]``; without a ``task`` if the run's scenario allows it.
+        """Logits of what :meth:`preprocess` returns; without a ``task`` if the run's scenario allows it.
 
         Returns:
             ``[N, classes_per_task[task]]``; of all classes learned where one head answers with any of them, and where
@@ -294,16 +299,17 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
     tasks = tuple(TaskPlan(name, classes, *images) for name, classes, images in described)
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
-    channels, height, width = (*record.input_shape, 1, 1)[:3]
-    kind = (record.scenario, record.input_kind, record.vocabulary)
+    sample = InputShape(record.input_kind, record.input_shape, record.vocabulary)
+    kind = (record.scenario, sample.kind, sample.vocabulary)
     return StrategyContext(
-        plan=StreamPlan(channels, height, width, tasks, record.task_order, *kind),
+        plan=StreamPlan(*sample.sides, tasks, record.task_order, *kind),
         protocol=ProtocolSpec.model_validate(record.protocol_settings),
         options=options,
         seed=record.seed,
         searcher=find_component(registry, "searcher", record.searcher, record.searcher_options),
         creator=find_component(registry, "creator", record.creator, record.creator_options),
         backbone=find_backbone(registry, options),
+        space=find_space(registry, options),
         restores=True,
     )
 
@@ -322,7 +328,7 @@ def _fill(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 class TaskNetwork(nn.Module):
-    """One task of a model: 8-bit pixels ``[N, C, H, W]`` as the data set has them to logits ``[N, num_classes]``."""
+    """One task of a model: samples as the data set has them, e.g. 8-bit pixels, to logits ``[N, num_classes]``."""
 
     def __init__(self, model: LearnedModel, task: int) -> None:
         super().__init__()
@@ -337,7 +343,9 @@ class TaskNetwork(nn.Module):
 
 
 def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), output: Path | None = None) -> Path:
-    """Write the network of one learned task of a run, from 8-bit pixels to logits, for batches of any size.
+    """Write the network of one learned task of a run, from raw samples to logits, for batches of any size.
+
+    Raw are 8-bit pixels, features (float32) or ids of tokens (int64).
 
     Args:
         run: a run id, a unique beginning of one, or a run's folder.
@@ -363,15 +371,24 @@ def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), 
     return path
 
 
+#: Of each kind of sample the name and type of the graph's input, and what to give it.
+_RAW: Final[dict[str, tuple[str, torch.dtype, str]]] = {
+    "image": ("images", torch.uint8, "uint8, pixels from 0 to 255, {}; the graph normalises them"),
+    "features": ("features", torch.float32, "float32, as the data set has them, {}; the graph standardises them"),
+    "tokens": ("tokens", torch.int64, "int64, {}, ids of a vocabulary of {}"),
+}
+
+
 def onnx_bytes(model: LearnedModel, task: int) -> bytes:
     """The network of one learned task as ONNX."""
-    shape = model.inputs[task].shape
+    shape, kind = model.inputs[task].shape, model.inputs[task].takes.kind
+    name, dtype, told = _RAW[kind]
     try:
         with _silence():
             program: Any = torch.onnx.export(
                 TaskNetwork(model, task).eval(),
-                (torch.zeros((2, *shape), dtype=torch.uint8),),
-                input_names=["images"],
+                (torch.zeros((2, *shape), dtype=dtype),),
+                input_names=[name],
                 output_names=["logits"],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
                 dynamo=True,
@@ -390,7 +407,7 @@ def onnx_bytes(model: LearnedModel, task: int) -> bytes:
         "run_id": model.run_id,
         "task": str(task),
         "task_name": model.task_names[task],
-        "images": f"uint8, pixels from 0 to 255, [N, {', '.join(map(str, shape))}]; the graph normalises them",
+        name: told.format(f"[N, {', '.join(map(str, shape))}]", model.inputs[task].takes.vocabulary),
         "classes": json.dumps(model.class_names(task), ensure_ascii=False),
     }
     for key, value in about.items():

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from seu_bench.config.run import Request, ResultFields
+from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.environment import choose_device
@@ -188,6 +189,7 @@ def count_by_class(
 def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterator[Check]:
     """Parameters and bits of masks at the end; parameters and multiply-accumulates on each task's path."""
     network, shape, inference = model.network, record.input_shape or (), model.inference
+    dtype = InputShape(record.input_kind, shape).dtype
 
     def answer(images: torch.Tensor, task: int) -> Any:
         return inference(network, images, task + 1) if inference else network.forward_single_task(images, task)
@@ -196,7 +198,7 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterato
         "params_total": lambda _: count_parameters(network),
         "mask_bits": lambda _: network.mask_bits,
         "params_active": lambda task: count_parameters(network.task_module(task)),
-        "macs": lambda task: count_macs(lambda images: answer(images, task), shape, device),
+        "macs": lambda task: count_macs(lambda images: answer(images, task), shape, device, dtype),
     }
     has_one_head = model.scenario != "task" and inference is None  # which has grown, and does not shrink
     for name in SIZES:

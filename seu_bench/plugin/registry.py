@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.results.metric import Metric
-    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, StrategyFactory
+    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, SpaceFactory, StrategyFactory
     from seu_bench.training.method import Method
 
 Factory = TypeVar("Factory")
@@ -302,6 +302,7 @@ class Registry:
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
         self.searchers: Kind[ComponentFactory] = kind("searcher", "searchers", needs="options build")
         self.creators: Kind[ComponentFactory] = kind("creator", "creators", needs="options build")
+        self.spaces: Kind[SpaceFactory] = kind("space", "spaces", needs="build")
         self.benchmarks: Kind[BenchmarkSource] = kind("benchmark", "benchmarks", needs="load")
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.

@@ -16,11 +16,12 @@ from seu_bench.plugin.code import Subject
 from seu_bench.utils.progress import hide_progress
 
 #: Class in ``seu_bench.testing`` of each kind's contract, and the attribute that takes the registered name. Factories
-#: of searchers and creators name their own, ``contract``; executors and commands have none.
+#: of searchers, creators and spaces name their own, ``contract``; executors and commands have none.
 CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
     "strategy": ("StrategyContract", "strategy"),
     "searcher": ("", "searcher"),
     "creator": ("", "creator"),
+    "space": ("", "space"),
     "backbone": ("BackboneContract", "backbone"),
     "benchmark": ("BenchmarkContract", "benchmark"),
     "data set": ("DatasetContract", "dataset"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seu_bench.config.protocol import ProtocolSpec
+    from seu_bench.data.dataset import InputShape
     from seu_bench.data.planning import StreamPlan
     from seu_bench.training.stage import ProgressCallback, Stage
 
@@ -26,20 +27,21 @@ class BackboneFactory(Protocol):
     """A network below the heads, for strategies that take one (``-o backbone=``).
 
     One that stands for many has a method ``select(name)``, which returns the factory for ``-o backbone=KIND:NAME``, and
-    ``example``, a name that contracts try.
+    ``example``, a name that contracts try. One that takes other samples than images has ``inputs``, the kinds that it
+    takes, e.g. ``("image", "features")``.
     """
 
     summary: str
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build a module from images ``[N, channels, height, width]`` to features ``[N, F]``, and return it with ``F``.
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+        """Build a module from batches ``[N, *sample.shape]`` to features ``[N, F]``, and return it with ``F``.
 
         Args:
-            channels, height, width: of an image.
+            sample: what the network takes, e.g. of images ``channels, height, width = sample.shape``.
             factor: multiplies the widths of hidden layers; 1 is the published network.
 
         Raises:
-            RequestError: the network does not fit such images.
+            RequestError: the network does not fit such samples.
         """
 
 
@@ -58,6 +60,18 @@ class ComponentFactory(Protocol):
 
     def build(self, options: Any, task: Any) -> Stage[Any]:
         """Build the stage of a task, given validated options and what the strategy hands it."""
+
+
+class SpaceFactory(Protocol):
+    """Factory of a search space of extension units (``-o space=``); ``seu_bench_kit`` says what a space is.
+
+    It may have ``contract``, as a :class:`ComponentFactory`.
+    """
+
+    summary: str
+
+    def build(self, **options: Any) -> Any:
+        """Build the space; none but ``darts_cell`` is given options."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,7 @@ class StrategyContext:
         device: device to train on, e.g. ``cpu`` or ``cuda``.
         searcher, creator: those chosen, for strategies that take them.
         backbone: the one chosen, for strategies whose options are :class:`~seu_bench.config.BackboneOptions`.
+        space: the one chosen, for strategies whose options are :class:`~seu_bench.config.SpaceOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
         compute: precision, feature cache and compilation. A strategy without an attribute of this name computes in
@@ -102,6 +117,7 @@ class StrategyContext:
     searcher: Component | None = None
     creator: Component | None = None
     backbone: BackboneFactory | None = None
+    space: SpaceFactory | None = None
     on_progress: ProgressCallback | None = None
     evaluator: Any = None
     compute: ComputeConfig = field(default_factory=ComputeConfig)
@@ -197,6 +213,8 @@ class StrategyFactory(Protocol):
 
     A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
     are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given. It may have
+    ``inputs``, the kinds of samples that it can learn, or a function that returns them, given its options; without it,
+    those of its backbone, or images. It may have
     ``reference``, a few words on what it is a reference of: its runs are then shown beside the rows of a leaderboard,
     never ranked. With ``reference_components``, names by kind, only runs with these are.
 

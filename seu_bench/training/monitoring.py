@@ -34,7 +34,7 @@ class KeptImages:
 
     However a strategy keeps them, as tensors or as places in a stream, a deployment has to keep the images: 8 bits for
     each pixel and channel, and a byte each for label and task. The shape has channels as the data set has them, before
-    grey images are repeated, height and width.
+    grey images are repeated, height and width. Of features and of tokens it has the length: each takes 32 bits.
     """
 
     count: int
@@ -48,7 +48,7 @@ class KeptImages:
     @property
     def nbytes(self) -> int:
         """Bytes of images and labels."""
-        return self.count * (math.prod(self.shape) + LABEL_BYTES)
+        return self.count * (math.prod(self.shape) * (1 if len(self.shape) == 3 else 4) + LABEL_BYTES)
 
 
 def has_state(it: Any) -> bool:

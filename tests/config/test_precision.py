@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.tiny import all_threads, one_thread
+from support.tiny import all_threads, image_shape, one_thread
 from torch import Tensor, nn
 from torch._inductor import config as inductor
 
@@ -23,7 +23,8 @@ from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
 from seu_bench.training.interfaces import Cost, StrategyFactory
-from seu_bench_kit.search_space import GENOTYPES, SearchSpace
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import GENOTYPES
 from seu_bench_kit.units import CompiledUnits
 from seu_bench_seu.super_model import SuperModel
 
@@ -101,7 +102,7 @@ def test_a_strategy_that_cannot_is_refused(tmp_path: Path) -> None:
 def grown() -> SuperModel:
     """A super model of one task whose units train."""
     torch.manual_seed(0)
-    model = SuperModel(3, [5], 3, 4, SearchSpace())
+    model = SuperModel(image_shape(3), [5], 3, 4, CellSpace())
     model.expand(GENOTYPES["mdenas_mixture"], 0)
     model.set_path(0, (0,) * 4)
     return model.train()

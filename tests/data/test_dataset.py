@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from support.tiny import raw_dataset
 
 from seu_bench.config.benchmark import FolderDefinition
-from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, require_memory, synthetic_dataset
+from seu_bench.data.dataset import DatasetInfo, RawDataset, RawSplit, require_memory
 from seu_bench.data.sources import definition_source
+from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench.errors import DataError
 from seu_bench_benchmarks.datasets import DATASETS
 

@@ -10,31 +10,16 @@ import pytest
 import torch
 from support.closed_form import operation_parameters
 from support.direct import bring, conv, inputs, norm, operate_directly, unsettled
-from support.tiny import all_threads, one_thread, same, super_model, weights
+from support.tiny import all_threads, image_shape, one_thread, same, super_model, weights
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench_kit.cells import (
-    ExtensionUnit,
-    FactorizedReduce,
-    GenotypeNetwork,
-    ProxyCell,
-    ProxyNetwork,
-    Unit,
-    make_operation,
-)
-from seu_bench_kit.search_space import (
-    EDGES,
-    GENOTYPES,
-    OPERATIONS,
-    CellPlan,
-    Edge,
-    Genotype,
-    SearchSpace,
-    cell_plans,
-    uniform_genotype,
-)
+from seu_bench_kit.cells import CellSpace, ExtensionUnit, FactorizedReduce, ProxyCell, make_operation
+from seu_bench_kit.genotypes import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.networks import GenotypeNetwork, ProxyNetwork
+from seu_bench_kit.search_space import CellPlan, cell_plans
+from seu_bench_kit.units import Unit
 
 setup_module, teardown_module = one_thread, all_threads
 
@@ -48,9 +33,9 @@ MIXED = Genotype.from_dict(
 ALL = {**GENOTYPES, "mixed": MIXED, "none": uniform_genotype("none"), "sep5": uniform_genotype("sep_conv_5x5")}
 
 
-def unit(genotype: Genotype, plan: CellPlan, space: SearchSpace | None = None) -> ExtensionUnit:
+def unit(genotype: Genotype, plan: CellPlan, space: CellSpace | None = None) -> ExtensionUnit:
     torch.manual_seed(0)
-    made = ExtensionUnit(genotype, plan, space or SearchSpace())
+    made = ExtensionUnit(genotype, plan, space or CellSpace())
     unsettled(made)
     return made
 
@@ -103,19 +88,19 @@ def test_frozen_unit_never_trains() -> None:
 def test_proxy_network_is_stem_cells_mean_and_head() -> None:
     """Cells are fed by the two before; the first by the stem twice; both cell kinds use their own sample."""
     torch.manual_seed(0)
-    network = ProxyNetwork(1, 3, 3, 2, SearchSpace())
+    network = ProxyNetwork(image_shape(), 3, 3, 2, CellSpace())
     unsettled(network)
-    sample = ([4] * 14, [3] * 14)
+    sample = [4] * 14 + [3] * 14
     x = torch.randn(4, 1, 8, 8)
     with torch.no_grad():
         stem = network.stem(x)
-        first = network.cells[0](stem, stem, sample[0])
-        second = network.cells[1](stem, first, sample[1])
-        third = network.cells[2](first, second, sample[1])
+        first = network.cells[0](stem, stem, sample)
+        second = network.cells[1](stem, first, sample)
+        third = network.cells[2](first, second, sample)
         expected = functional.linear(third.mean(dim=(2, 3)), network.head.weight, network.head.bias)
         torch.testing.assert_close(network(x, sample), expected)
-        assert not torch.equal(network(x, (sample[1], sample[1])), network(x, sample))
-        assert not torch.equal(network(x, (sample[0], sample[0])), network(x, sample))
+        assert not torch.equal(network(x, [3] * 28), network(x, sample))
+        assert not torch.equal(network(x, [4] * 28), network(x, sample))
 
 
 #: Every operation is on some edge of each form, and the forms differ.
@@ -128,7 +113,7 @@ FOUND = {**GENOTYPES, "everything": EVERYTHING}
 
 def proxy(seed: int = 0) -> ProxyNetwork:
     torch.manual_seed(seed)
-    network = ProxyNetwork(1, 3, 3, 2, SearchSpace())
+    network = ProxyNetwork(image_shape(), 3, 3, 2, CellSpace())
     unsettled(network)
     return network
 
@@ -145,12 +130,12 @@ def one_hot(operations: Sequence[int]) -> Tensor:
 def test_certain_mixture_is_the_sample(shift: int) -> None:
     """With all weight on one operation per edge the mixture is what is computed if that operation is sampled."""
     network = proxy()
-    sample = ([(row + shift) % 8 for row in range(14)], [(3 * row + 2 + shift) % 8 for row in range(14)])
-    weighted = (one_hot(sample[0]), one_hot(sample[1]))
+    sample = [(row + shift) % 8 for row in range(14)] + [(3 * row + 2 + shift) % 8 for row in range(14)]
+    weighted = list(one_hot(sample))
     with torch.no_grad():
         expected = network(images(), sample)
-        torch.testing.assert_close(network.mixture(images(), weighted), expected, rtol=1e-6, atol=1e-6)
-        swapped = network.mixture(images(), (weighted[1], weighted[0]))
+        torch.testing.assert_close(network(images(), weighted), expected, rtol=1e-6, atol=1e-6)
+        swapped = network(images(), weighted[14:] + weighted[:14])
     assert (swapped - expected).abs().max() > 1e-3
 
 
@@ -158,7 +143,7 @@ def test_certain_mixture_is_the_sample(shift: int) -> None:
 def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
     """A mixed cell equals its graph written out: per edge the sum over all eight operations times their weights."""
     torch.manual_seed(0)
-    cell = ProxyCell(plan, SearchSpace())
+    cell = ProxyCell(plan, CellSpace())
     unsettled(cell)
     older, newer = inputs(plan)
     weight = torch.rand(14, 8) - 0.3
@@ -175,7 +160,7 @@ def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
                     total = total + weight[row, index] * value
         values.append(total)
     with torch.no_grad():
-        torch.testing.assert_close(cell.mixture(older, newer, weight), torch.cat(values[2:], dim=1))
+        torch.testing.assert_close(cell(older, newer, list(weight) * 2), torch.cat(values[2:], dim=1))
 
 
 @pytest.mark.parametrize("name", ["darts_v1", "mdenas_pmnist", "everything"])
@@ -183,12 +168,12 @@ def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
 @pytest.mark.parametrize("cells", [3, 4])
 def test_genotype_network_is_a_super_model_of_one_column(name: str, reduce_norm: bool, cells: int) -> None:
     """With the same weights it computes what a super model with one task does, in training and evaluation mode."""
-    space = SearchSpace(factorized_reduce_norm=reduce_norm)
+    space = CellSpace(factorized_reduce_norm=reduce_norm)
     model = super_model((3,), cells, 2, space=space, image_channels=1)
     model.expand(FOUND[name], 0)
     model.keep(0, [0] * (cells + 1))
     unsettled(model)
-    network = GenotypeNetwork(FOUND[name], 1, 3, cells, 2, space)
+    network = GenotypeNetwork(FOUND[name], image_shape(), 3, cells, 2, space)
     # Layer 0 is the stem, layer i the cell before it in the network's count, and there is one unit in each.
     renamed = {
         "stem" + key.removeprefix("layers.0.0")
@@ -253,8 +238,6 @@ def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
 
 SWEEP = """
 import torch
-from seu_bench_kit.cells import make_operation
-from seu_bench_kit.search_space import OPERATIONS
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

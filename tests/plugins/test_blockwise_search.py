@@ -13,15 +13,16 @@ from support.components import search_task
 from support.tiny import all_threads, one_thread
 
 from seu_bench_blockwise import BlockwiseOptions
-from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner, decision_sizes, decode
-from seu_bench_kit.search_space import EDGES, OPERATIONS, SearchSpace
+from seu_bench_blockwise.searcher import BlockwiseSearch, EpsilonSchedule, QLearner
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import EDGES, OPERATIONS
 
 pytestmark = pytest.mark.long
 
 setup_module, teardown_module = one_thread, all_threads
 
 
-def shared(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> BlockwiseSearch:
+def shared(seed: int = 3, space: CellSpace | None = None, **options: Any) -> BlockwiseSearch:
     return BlockwiseSearch(BlockwiseOptions(**options), search_task(seed, space))
 
 
@@ -37,7 +38,7 @@ def test_shared_trains_what_was_decided() -> None:
         stage.advance()
         decisions, value = stage.learner.memory[epoch]
         assert len(stage.learner.memory) == epoch + 1 and value == stage.report.accuracy
-        found = decode(stage.space, decisions)
+        found = stage.space.decode(decisions)
         moved = {n for n, parameter in network.named_parameters() if not torch.equal(parameter, before[n])}
         assert any(".edges." in name for name in moved)
         for name in moved:
@@ -58,15 +59,15 @@ def test_shared_trains_what_was_decided() -> None:
 def test_top2_decisions_reach_everything(kinds: Any) -> None:
     """All decisions of a node make each pair of sources with each pair of operations, each in two orders; other
     nodes and the other form stay as they are."""
-    space = SearchSpace("top2", kinds)
-    sizes = decision_sizes(space)
-    base = decode(space, [0] * len(sizes))
+    space = CellSpace("top2", kinds)
+    sizes = space.decisions
+    base = space.decode([0] * len(sizes))
     for form, node in itertools.product(range(kinds), (2, 3, 4, 5)):
         start = 16 * form + 4 * (node - 2)
         assert sizes[start : start + 4] == (node, 7, node - 1, 7)
         reached: Counter[Any] = Counter()
         for choice in itertools.product(*(range(size) for size in sizes[start : start + 4])):
-            genotype = decode(space, [*[0] * start, *choice, *[0] * (len(sizes) - start - 4)])
+            genotype = space.decode([*[0] * start, *choice, *[0] * (len(sizes) - start - 4)])
             changed, other = (genotype.normal, genotype.reduction)[:: -1 if form else 1]
             reached[tuple((edge.source, edge.operation) for edge in changed if edge.node == node)] += 1
             assert [e for e in changed if e.node != node] == [e for e in base.normal if e.node != node]
@@ -80,12 +81,12 @@ def test_top2_decisions_reach_everything(kinds: Any) -> None:
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_all14_decisions_reach_everything(kinds: Any) -> None:
     """Each decision is the operation of one edge, ``none`` too: a sequence for every genotype and only one."""
-    space = SearchSpace("all14", kinds)
-    assert decision_sizes(space) == (8,) * (14 * kinds)
+    space = CellSpace("all14", kinds)
+    assert space.decisions == (8,) * (14 * kinds)
     generator = random.Random(0)
     for _ in range(100):
         sequence = [generator.randrange(8) for _ in range(14 * kinds)]
-        genotype = decode(space, sequence)
+        genotype = space.decode(sequence)
         for form, chosen in ((genotype.normal, sequence[:14]), (genotype.reduction, sequence[-14:])):
             assert form == tuple((*edge, OPERATIONS[index]) for edge, index in zip(EDGES, chosen, strict=True))
 
@@ -153,7 +154,7 @@ def test_best_reward_is_chosen() -> None:
     stage.learn(lucky, 0.9, 0.0)
     for _ in range(60):
         stage.learn((0, 4, 0, 6) * 8, 0.85, 0.0)
-    assert stage.result() == decode(SearchSpace(), lucky)
+    assert stage.result() == CellSpace().decode(lucky)
 
 
 def test_one_update_by_hand() -> None:
@@ -173,7 +174,7 @@ def test_one_update_by_hand() -> None:
 def test_decoding_by_hand() -> None:
     """The second source is counted among those that are left, and edges are in the order of their sources."""
     sequence = [1, 0, 0, 6, 2, 3, 1, 0, 0, 1, 0, 2, 4, 5, 3, 4]
-    found = decode(SearchSpace(cell_types=1), sequence)
+    found = CellSpace(cell_types=1).decode(sequence)
     assert [tuple(edge) for edge in found.normal] == [
         (2, 0, "dil_conv_5x5"),
         (2, 1, "max_pool_3x3"),

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import SearchSchedule
 from seu_bench_darts import DartsOptions, estimate_passes
 from seu_bench_darts.searcher import DartsSearch
-from seu_bench_kit.search_space import OPERATIONS, SearchSpace
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import OPERATIONS
 
 
-def search(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
+def search(seed: int = 3, space: CellSpace | None = None, schedule: SearchSchedule = SCHEDULE, **more: Any) -> Any:
     stage = DartsSearch(DartsOptions(**more), search_task(seed, space, schedule))
     assert isinstance(stage, DartsSearch)
     return stage
@@ -37,15 +38,15 @@ def test_gradient_is_that_of_autograd_at_the_present_weights() -> None:
     stage.network.double()
     for table in stage.architecture:
         # Large enough that operations weigh differently.
-        table.data = torch.randn(14, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+        table.data = torch.randn(28, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     images, labels = stage.valid_images.gather(torch.arange(6))
     running = {name: buffer.clone() for name, buffer in stage.network.named_buffers()}
     handed: list[Tensor] = []
     stage.arch_optimizer.step = lambda: handed.extend(table.grad.clone() for table in stage.architecture)
     stage._step_architecture(images.double(), labels)
     assert same(dict(stage.network.named_buffers()), running)
-    mixture = tuple(table.softmax(dim=1) for table in stage.architecture)
-    loss = nn.functional.cross_entropy(stage.network.mixture(images.double(), mixture), labels)
+    mixture = [row for table in stage.architecture for row in table.softmax(dim=1)]
+    loss = nn.functional.cross_entropy(stage.network(images.double(), mixture), labels)
     expected = torch.autograd.grad(loss, list(stage.architecture))
     assert float(flat(expected).norm()) > 1e-3
     torch.testing.assert_close(flat(handed), flat(expected), rtol=1e-9, atol=1e-12)
@@ -76,27 +77,28 @@ def test_only_adam_moves_the_architecture() -> None:
 
 
 def test_starts_nearly_uniform() -> None:
-    """A table per cell type, normal numbers of deviation 0.001; the weights of an edge sum to one."""
+    """A row for each edge of both cell types, normal numbers of deviation 0.001; the weights of an edge sum to one."""
     stage = search()
-    assert [tuple(table.shape) for table in stage.architecture] == [(14, 8)] * 2
-    assert tables(stage)[0] != tables(stage)[1]
+    assert [tuple(table.shape) for table in stage.architecture] == [(28, 8)]
+    assert tables(stage)[0][:14] != tables(stage)[0][14:]
     values = flat(stage.architecture)
     # 224 numbers: the deviation is known to 5 %, the mean to 0.00007; within four of each.
     assert 0.8e-3 < float(values.std()) < 1.2e-3 and abs(float(values.mean())) < 2.8e-4
-    for mixture in stage._weights_of_operations:
-        torch.testing.assert_close(mixture.sum(dim=1), torch.ones(14))
+    assert len(stage._weights_of_operations) == 28
+    for row in stage._weights_of_operations:
+        torch.testing.assert_close(row.sum(), torch.ones(()))
 
 
 @pytest.mark.parametrize("edges", ["top2", "all14"])
 def test_genotype_is_that_of_the_softmax(edges: Any) -> None:
     """The genotype is read off the softmax: of each edge the best operation, of each node the best two edges."""
-    stage = search(space=SearchSpace(edges), epochs=1)
+    stage = search(space=CellSpace(edges), epochs=1)
     torch.manual_seed(0)
-    stage.best = [torch.randn(14, 8) for _ in range(2)]
+    stage.best = [torch.randn(28, 8)]
     # One edge has large numbers throughout: its softmax is no larger for it.
     stage.best[0][4] = 100 + 0.01 * torch.arange(8)
     found = stage.result()
-    for table, form in zip(stage.best, (found.normal, found.reduction), strict=True):
+    for table, form in zip(stage.best[0].split(14), (found.normal, found.reduction), strict=True):
         shares = (table.exp() / table.exp().sum(dim=1, keepdim=True)).double() if table.max() < 50 else None
         if shares is None:
             shifted = table - table.amax(dim=1, keepdim=True)
@@ -128,9 +130,9 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
         stage.advance()
         stage.network.eval()
         images, labels = stage.valid_images.gather(torch.arange(len(stage.valid_images)))
-        mixture = tuple(table.softmax(dim=1) for table in stage.architecture)
+        mixture = [row for table in stage.architecture for row in table.softmax(dim=1)]
         with torch.no_grad():
-            logits = stage.network.mixture(images, mixture)
+            logits = stage.network(images, mixture)
         assert stage.report.accuracy == float((logits.argmax(dim=1) == labels).double().mean())
         loss = float(nn.functional.cross_entropy(logits, labels))
         kept.append((loss, [table.detach().clone() for table in stage.architecture]))
@@ -139,8 +141,8 @@ def test_architecture_of_the_best_epoch(restore: Any, seed: int, epochs: int) ->
     found = stage.run()
     expected = kept[lowest if restore == "best_valid" else -1][1]
     assert all(torch.equal(one, other) for one, other in zip(stage.best, expected, strict=True))
-    space = SearchSpace()
-    derived = [space.derive([t.softmax(dim=1).double().numpy() for t in architecture]) for _, architecture in kept]
+    space = CellSpace()
+    derived = [space.derive(list(table.softmax(dim=1).double().numpy())) for _, (table,) in kept]
     assert found == derived[lowest if restore == "best_valid" else -1]
     assert derived[lowest] != derived[-1]
 
@@ -153,7 +155,6 @@ def test_passes() -> None:
     expected = estimate_passes(DartsOptions(), SCHEDULE.model_copy(update={"epochs": 1}), len(IMAGES))
     assert expected == (2 * 8, 8 + 9)
     stage, seen = search(epochs=1, batch_size=4), list[int]()
-    mixture = stage.network.mixture
-    stage.network.mixture = lambda images, weights: (seen.append(len(images)), mixture(images, weights))[1]
+    stage.network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     stage.run()
     assert stage.image_passes == sum(expected) == sum(seen)

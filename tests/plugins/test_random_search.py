@@ -14,19 +14,20 @@ from typing import Any
 import pytest
 import torch
 from support.components import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
-from support.tiny import class_stream, genotype
+from support.tiny import class_stream, genotype, image_shape
 
 from seu_bench_creators import InheritOptions, InheritSearchOptions
 from seu_bench_creators.inherit import InheritCreation, InheritSearch
 from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.contracts import SEARCH
-from seu_bench_kit.search_space import GENOTYPES as PUBLISHED
-from seu_bench_kit.search_space import OPERATIONS, Edge, Genotype, SearchSpace, uniform_genotype
+from seu_bench_kit.genotypes import GENOTYPES as PUBLISHED
+from seu_bench_kit.genotypes import OPERATIONS, Edge, Genotype, uniform_genotype
 from seu_bench_seu.super_model import SuperModel
 
 
 @cache
-def drawn(space: SearchSpace, count: int, seed: int = 0) -> list[Genotype]:
+def drawn(space: CellSpace, count: int, seed: int = 0) -> list[Genotype]:
     below = random.Random(seed).randrange
     return [space.random_genotype(below) for _ in range(count)]
 
@@ -47,7 +48,7 @@ def assert_uniform(values: Sequence[Hashable], possible: Sequence[Hashable]) -> 
 def test_top2_is_uniform(node: int, kind: Any) -> None:
     """Each pair of sources of a node is as likely as any other, and so is each pair of operations on them."""
     edges = [
-        [edge for edge in genotype.edges(kind) if edge.node == node] for genotype in drawn(SearchSpace("top2"), 3000)
+        [edge for edge in genotype.edges(kind) if edge.node == node] for genotype in drawn(CellSpace("top2"), 3000)
     ]
     pairs = list(itertools.combinations(range(node), 2))
     assert_uniform([(first.source, second.source) for first, second in edges], pairs)
@@ -60,7 +61,7 @@ def test_top2_is_uniform(node: int, kind: Any) -> None:
 
 def test_all14_is_uniform() -> None:
     """Each operation, ``none`` too, is as likely as any other on every edge, whatever the edge before carries."""
-    genotypes = drawn(SearchSpace("all14"), 3000)
+    genotypes = drawn(CellSpace("all14"), 3000)
     for kind in ("normal", "reduction"):
         rows = [[edge.operation for edge in genotype.edges(kind)] for genotype in genotypes]
         for row in range(14):
@@ -81,26 +82,26 @@ ALL14 = uniform_genotype("none", "all14")
 @pytest.mark.parametrize(
     ("space", "genotype", "message"),
     [
-        (SearchSpace(), None, "it is no Genotype but NoneType"),
-        (SearchSpace(), TOP2.to_dict(), "it is no Genotype but dict"),
+        (CellSpace(), None, "it is no Genotype but NoneType"),
+        (CellSpace(), TOP2.to_dict(), "it is no Genotype but dict"),
         (
-            SearchSpace(cell_types=1),
+            CellSpace(cell_types=1),
             TOP2,
             "its normal and its reduction form differ, and with cell_types=1 they are one",
         ),
-        (SearchSpace("all14"), TOP2, "it has 8 edges in place of 14"),
-        (SearchSpace("all14"), Genotype(ALL14.normal, ALL14.normal[1:]), "it has 13 edges in place of 14"),
-        (SearchSpace(), ALL14, "node 3 has 3 edges in place of 2"),
-        (SearchSpace(), Genotype(changed(TOP2.normal, 7), TOP2.normal), "node 5 has 1 edges in place of 2"),
-        (SearchSpace(), Genotype(TOP2.normal, changed(TOP2.normal, 7)), "node 5 has 1 edges in place of 2"),
+        (CellSpace("all14"), TOP2, "it has 8 edges in place of 14"),
+        (CellSpace("all14"), Genotype(ALL14.normal, ALL14.normal[1:]), "it has 13 edges in place of 14"),
+        (CellSpace(), ALL14, "node 3 has 3 edges in place of 2"),
+        (CellSpace(), Genotype(changed(TOP2.normal, 7), TOP2.normal), "node 5 has 1 edges in place of 2"),
+        (CellSpace(), Genotype(TOP2.normal, changed(TOP2.normal, 7)), "node 5 has 1 edges in place of 2"),
         (
-            SearchSpace(),
+            CellSpace(),
             Genotype(TOP2.normal, changed(TOP2.reduction, 0, Edge(2, 0, "none"))),
             "'none' is on an edge, and edges=top2 never chooses it",
         ),
     ],
 )
-def test_faults(space: SearchSpace, genotype: Any, message: str) -> None:
+def test_faults(space: CellSpace, genotype: Any, message: str) -> None:
     """Entries outside the space are named, in the form that has them."""
     fault = space.fault(genotype)
     assert fault is not None and fault.startswith(message)
@@ -152,10 +153,10 @@ def dead(model: SuperModel, path: Sequence[int]) -> None:
 
 def test_genotype_goes_on() -> None:
     """The first task's is drawn of the seed alone; later tasks have it, whatever their seed."""
-    images, space = class_stream([[0, 1], [2, 3]], images=8).tasks[0].train, SearchSpace()
+    images, space = class_stream([[0, 1], [2, 3]], images=8).tasks[0].train, CellSpace()
 
     def found(seed: int, earlier: Sequence[Any] = ()) -> Any:
-        task = SearchTask(images, len(earlier), 2, space, SEARCH, seed, torch.device("cpu"), earlier)
+        task = SearchTask(images, len(earlier), 2, image_shape(), space, SEARCH, seed, torch.device("cpu"), earlier)
         return InheritSearch(InheritSearchOptions(), task).run()
 
     first = found(3)

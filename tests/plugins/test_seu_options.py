@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from seu_bench.training.stage import StageProgress, TaskData
-from seu_bench_kit.search_space import SearchSpace, uniform_genotype
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import uniform_genotype
 from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.super_model import SuperModel
 
@@ -54,7 +55,7 @@ def test_defaults_are_the_specifications() -> None:
         assert stage.schedule.weight_decay == 0.0003 and stage.schedule.clip_norm == 5
         assert stage.options.unsampled == "still" and stage.options.tie_break == "random"
         assert stage.options.recalibration_images == 1024
-    assert len(search_of().tables.probabilities) == 28 and search_of().space == SearchSpace("top2", 2, True)
+    assert len(search_of().tables.probabilities) == 28 and search_of().space == CellSpace("top2", 2, True)
     assert [epochs.tolist() for epochs in creation_of().tables.epochs] == [[30, 0]] * 4
     made = build(STREAM, "seu")
     assert (made.lr_schedule, made.restore, made.options.warm_start, made.model.stem) == (
@@ -72,7 +73,7 @@ def test_preset_paper_literal() -> None:
         assert (stage.tables.normalisation, stage.tables.scope) == ("sum", "sampled")
         assert (stage.options.recalibration_images, stage.options.tie_break) == (0, "first")
         assert stage.schedule.weight_decay == 0.002 and stage.schedule.min_learning_rate == 0
-    assert len(search.tables.probabilities) == 14 and search.space == SearchSpace("all14", 1, True)
+    assert len(search.tables.probabilities) == 14 and search.space == CellSpace("all14", 1, True)
     assert len(search.result().normal) == 14 and search.result().normal == search.result().reduction
     assert [epochs.tolist() for epochs in creation.tables.epochs] == [[0, 0]] * 4
     assert build(STREAM, "seu", preset="paper_literal").lr_schedule == "cosine"
@@ -85,7 +86,7 @@ def test_preset_code() -> None:
         assert (stage.tables.normalisation, stage.tables.scope) == ("softmax", "all")
         assert (stage.options.recalibration_images, stage.options.tie_break) == (0, "first")
         assert stage.schedule.weight_decay == 0.0003 and stage.schedule.min_learning_rate == 0.001
-    assert search.space == SearchSpace("top2", 2, False)
+    assert search.space == CellSpace("top2", 2, False)
     assert [epochs.tolist() for epochs in creation.tables.epochs] == [[30, 0]] * 4
     made = build(STREAM, "seu", preset="code")
     assert made.lr_schedule == "constant" and made.restore == "best_valid" and made.options.warm_start

@@ -12,13 +12,14 @@ import pytest
 import sympy
 import torch
 from support.components import SCHEDULE, search_task
-from support.tiny import same, weights
+from support.tiny import image_shape, same, weights
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seu_bench_kit.cells import GenotypeNetwork
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import GENOTYPES
+from seu_bench_kit.networks import GenotypeNetwork
 from seu_bench_kit.sampling import genotype_network
-from seu_bench_kit.search_space import GENOTYPES, SearchSpace
 from seu_bench_zero_cost import ZeroCostOptions
 from seu_bench_zero_cost.searcher import ZeroCostSearch, naswot, synflow
 
@@ -67,7 +68,7 @@ def synflow_directly(network: nn.Module) -> float:
 pytestmark = pytest.mark.long
 
 
-def search(seed: int = 3, space: SearchSpace | None = None, **options: Any) -> ZeroCostSearch:
+def search(seed: int = 3, space: CellSpace | None = None, **options: Any) -> ZeroCostSearch:
     given = ZeroCostOptions(**{"candidates": 5, "images": 6, **options})
     return ZeroCostSearch(given, search_task(seed, space))
 
@@ -126,7 +127,7 @@ def test_search_scores_each_and_takes_the_best(score: str) -> None:
 
 def unit_network(name: str, seed: int = 0) -> GenotypeNetwork:
     torch.manual_seed(seed)
-    return GenotypeNetwork(GENOTYPES[name], 1, 3, 3, 2, SearchSpace())
+    return GenotypeNetwork(GENOTYPES[name], image_shape(), 3, 3, 2, CellSpace())
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 16, 33, 64])

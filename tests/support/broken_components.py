@@ -14,7 +14,7 @@ from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.training.stage import EpochReport, Stage
 from seu_bench_kit.components import CreationTask, SearchTask
-from seu_bench_kit.search_space import Edge, Genotype, uniform_genotype
+from seu_bench_kit.genotypes import Edge, Genotype, uniform_genotype
 
 GOOD = uniform_genotype("skip_connect")
 

@@ -10,7 +10,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from seu_bench_kit.search_space import INPUTS, CellPlan, Genotype
+from seu_bench_kit.genotypes import INPUTS, Genotype
+from seu_bench_kit.search_space import CellPlan
 from seu_bench_kit.transferability import RIDGE
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from support.tiny import class_stream, genotype, registry, super_model
+from support.tiny import class_stream, genotype, image_shape, registry, super_model
 from torch import Tensor
 
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
 from seu_bench.data.images import TaskImages
 from seu_bench.training.stage import Stage
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.components import CreationTask, SearchTask
-from seu_bench_kit.search_space import SearchSpace
 from seu_bench_seu.super_model import SuperModel
 
 CPU = torch.device("cpu")
@@ -23,13 +23,13 @@ CPU = torch.device("cpu")
 #: The images of a search: of 17, eight train.
 IMAGES = class_stream([[0, 1], [2, 3]], images=11).tasks[1].train
 SCHEDULE = SearchSchedule(epochs=3, batch_size=8, cells=3, channels=2, min_learning_rate=0.001)
-SPACES = [SearchSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
+SPACES = [CellSpace(edges, kinds) for edges in ("top2", "all14") for kinds in (1, 2)]
 every_space = pytest.mark.parametrize("space", SPACES, ids=lambda space: f"{space.edges}-{space.cell_types}")
 
 
-def search_task(seed: int = 3, space: SearchSpace | None = None, schedule: SearchSchedule = SCHEDULE) -> SearchTask:
+def search_task(seed: int = 3, space: CellSpace | None = None, schedule: SearchSchedule = SCHEDULE) -> SearchTask:
     """Input of a searcher."""
-    return SearchTask(IMAGES, 1, 2, space or SearchSpace(), schedule, seed, CPU)
+    return SearchTask(IMAGES, 1, 2, image_shape(), space or CellSpace(), schedule, seed, CPU)
 
 
 STREAM = class_stream([[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]], images=23)

@@ -13,6 +13,7 @@ from torch import nn
 
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Request
+from seu_bench.data import InputShape
 from seu_bench.data.dataset import RawDataset
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
@@ -22,7 +23,8 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.testing.streams import benchmark, class_split, raw_dataset, raw_split
 from seu_bench.testing.trial import evaluate_logits, same
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench_kit.search_space import Genotype, SearchSpace, named_genotype
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import GENOTYPES, Genotype
 from seu_bench_seu.super_model import SuperModel
 
 __all__ = ["benchmark", "class_stream", "raw_dataset", "raw_split", "same"]
@@ -128,12 +130,17 @@ def super_model(
 ) -> SuperModel:
     """An empty super model, its weights from seed 0."""
     torch.manual_seed(0)
-    return SuperModel(image_channels, classes, cells, channels, more.pop("space", SearchSpace()), **more)
+    return SuperModel(image_shape(image_channels), classes, cells, channels, more.pop("space", CellSpace()), **more)
+
+
+def image_shape(channels: int = 1, size: int = 8) -> InputShape:
+    """The shape of square images."""
+    return InputShape("image", (channels, size, size))
 
 
 def genotype(name: str = "darts_v1") -> Genotype:
     """A published genotype."""
-    return named_genotype(name)
+    return GENOTYPES[name]
 
 
 def weights(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -9,20 +9,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.closed_form import unit_parameters
+from support.tiny import image_shape
 
 from seu_bench.models.sizes import count_parameters
-from seu_bench_kit.cells import ProxyNetwork
-from seu_bench_kit.search_space import (
-    EDGES,
-    GENOTYPES,
-    OPERATIONS,
-    Edge,
-    Genotype,
-    SearchSpace,
-    cell_plans,
-    stem_parameters,
-    uniform_genotype,
-)
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.genotypes import EDGES, GENOTYPES, OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.networks import ProxyNetwork
+from seu_bench_kit.search_space import cell_plans
 from seu_bench_seu.super_model import SuperModel
 
 #: Cells and image channels of the columns of the specification's table (section 5).
@@ -56,14 +49,19 @@ IDS = [*NAMED, *UNIFORM, "all14"]
 TableOf = NDArray[np.float64]
 
 
+def stem_parameters(image_channels: int) -> int:
+    """A 3x3 convolution to 3 * 36 channels and its BatchNorm."""
+    return 27 * image_channels * 36 + 2 * 3 * 36
+
+
 def closed_form(genotype: Genotype, cells: int, image_channels: int) -> int:
     units = sum(unit_parameters(genotype, plan) for plan in cell_plans(cells, 36))
-    return stem_parameters(image_channels, 36) + units
+    return stem_parameters(image_channels) + units
 
 
 def built(genotype: Genotype, edges: Any, cells: int, image_channels: int, classes: tuple[int, ...]) -> SuperModel:
     with torch.device("meta"):
-        model = SuperModel(image_channels, classes, cells, 36, SearchSpace(edges))
+        model = SuperModel(image_shape(image_channels), classes, cells, 36, CellSpace(edges))
         model.expand(genotype, 0)
     return model
 
@@ -88,14 +86,14 @@ def test_cells_have_the_published_sizes() -> None:
     for name, counts in expected.items():
         assert [unit_parameters(GENOTYPES[name], plan) for plan in cell_plans(6, 36)] == counts
         layers = built(GENOTYPES[name], "top2", 6, 3, (2,)).layers
-        assert [count_parameters(layer) for layer in layers] == [stem_parameters(3, 36), *counts]
+        assert [count_parameters(layer) for layer in layers] == [stem_parameters(3), *counts]
 
 
 def test_proxy_network_has_the_published_size() -> None:
     """The search net of 4 cells and 16 channels has the size of the authors' own."""
     with torch.device("meta"):
-        assert count_parameters(ProxyNetwork(3, 2, 4, 16, SearchSpace())) == 1_131_826
-        assert count_parameters(ProxyNetwork(1, 10, 4, 16, SearchSpace())) == 1_133_018
+        assert count_parameters(ProxyNetwork(image_shape(3), 2, 4, 16, CellSpace())) == 1_131_826
+        assert count_parameters(ProxyNetwork(image_shape(1), 10, 4, 16, CellSpace())) == 1_133_018
 
 
 def test_channel_plans() -> None:
@@ -164,19 +162,19 @@ TIED_EDGES = tuple(Edge(node, source, "max_pool_3x3") for node in range(2, 6) fo
 
 def test_top2_keeps_the_two_strongest_edges_and_never_none() -> None:
     """Strength is the best probability besides `none`; the first of equal edges and of equal operations wins."""
-    found = SearchSpace().derive([NORMAL, table(none=0.9)])
+    found = CellSpace().derive([*NORMAL, *table(none=0.9)])
     assert found.normal == NORMAL_EDGES
     assert found.reduction == TIED_EDGES
 
 
 def test_all14_keeps_every_edge_and_none_may_win() -> None:
     """The paper's rule: the best operation on each edge, `none` among them, the first of equal ones."""
-    found = SearchSpace("all14").derive([NORMAL, table((4, 3, "sep_conv_3x3", 0.1))])
+    found = CellSpace("all14").derive([*NORMAL, *table((4, 3, "sep_conv_3x3", 0.1))])
     assert found.normal == tuple(Edge(node, source, "none") for node, source in EDGES)
     assert found.reduction == tuple(
         Edge(node, source, "sep_conv_3x3" if (node, source) == (4, 3) else "none") for node, source in EDGES
     )
-    weak = SearchSpace("all14").derive([np.where(NORMAL == 0.9, 0.15, NORMAL)])
+    weak = CellSpace("all14").derive([*np.where(NORMAL == 0.9, 0.15, NORMAL)])
     operation = {(edge.node, edge.source): edge.operation for edge in weak.normal}
     assert operation[(3, 0)] == "max_pool_3x3" and operation[(4, 1)] == "dil_conv_3x3" and operation[(4, 0)] == "none"
     assert len(weak.normal) == 14
@@ -221,8 +219,8 @@ def test_super_model_after_the_first_task(
 def test_mean_size_of_random_genotypes() -> None:
     """Random tables give the specification's mean column of 741,480 parameters, up to both samples' errors."""
     generator = np.random.default_rng(0)
-    space = SearchSpace()
-    sizes = [closed_form(space.derive(list(generator.random((2, 14, 8)))), 6, 3) for _ in range(2000)]
+    space = CellSpace()
+    sizes = [closed_form(space.derive(list(generator.random((28, 8)))), 6, 3) for _ in range(2000)]
     error = float(np.std(sizes)) / np.sqrt(len(sizes))
     # The specification's mean is a sample's as well; the exact one follows by linearity.
     assert abs(np.mean(sizes) - 741_480) < 4 * error * np.sqrt(2)

@@ -20,7 +20,7 @@ from seu_bench.errors import RunError
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record, read_record, record_path
 from seu_bench.testing.streams import TinyStreams
-from seu_bench_kit.search_space import Genotype
+from seu_bench_kit.genotypes import Genotype
 
 pytestmark = pytest.mark.long
 

@@ -30,8 +30,8 @@ from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, not_finite
 from seu_bench.training.strategy import StagedStrategy, TrainingStage
 from seu_bench.utils.seeding import RandomState
+from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.components import CreationTask, SearchTask
-from seu_bench_kit.search_space import SearchSpace
 from seu_bench_seu.mdl import MdlCreation, MdlSearch
 from seu_bench_seu.options import CreationOptions, SearchOptions
 
@@ -44,7 +44,7 @@ CREATION = CreationSchedule(epochs=4, batch_size=8, old_unit_epochs=1)
 
 
 def search(seed: int = 3, schedule: SearchSchedule = SEARCH, **options: Any) -> MdlSearch:
-    task = SearchTask(STREAM.tasks[1].train, 1, 2, SearchSpace(), schedule, seed, CPU)
+    task = SearchTask(STREAM.tasks[1].train, 1, 2, STREAM.plan.input, CellSpace(), schedule, seed, CPU)
     return MdlSearch(SearchOptions(**options), task)
 
 

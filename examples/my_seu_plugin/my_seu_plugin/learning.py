@@ -18,7 +18,7 @@ from seu_bench.training import (
     backbone_model,
     checked_options,
 )
-from seu_bench_kit import EDGES, OPERATIONS, CreationTask, Genotype, SearchTask
+from seu_bench_kit import CreationTask, SearchTask
 
 
 class HeadsOnly(StagedStrategy):
@@ -45,16 +45,16 @@ def build_heads_only(context: StrategyContext) -> HeadsOnly:
     return HeadsOnly.of(context, model=backbone_model(context), freeze_after=options.freeze_after)
 
 
-class RandomSearch(EpochlessStage[Genotype]):
+class RandomSearch(EpochlessStage[Any]):
     """Only its result counts."""
 
     def __init__(self, options: NoOptions, task: SearchTask) -> None:
         super().__init__("search", task.task, task.seed, task.device)
         self.space = task.space
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """Random probabilities, and the genotype that they stand for."""
-        return self.space.derive([np.random.rand(len(EDGES), len(OPERATIONS)) for _ in range(self.space.cell_types)])
+        return self.space.derive([np.random.rand(options) for options in self.space.choices])
 
 
 class NewestCreation(EpochlessStage[tuple[int, ...]]):

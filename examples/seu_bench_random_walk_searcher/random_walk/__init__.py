@@ -12,7 +12,7 @@ from seu_bench_kit import SearcherFactory, schedule_passes
 class RandomWalkOptions(ScoringOptions, NetworkOptions):
     """The schedule's options (epochs, batch_size, ...), the proxy's size, and one of our own."""
 
-    edges: int = Field(1, ge=1, description="edges that a step of the walk may change in each form")
+    mutations: int = Field(1, ge=1, description="decisions that a step of the walk makes anew")
 
 
 @hookimpl
@@ -21,7 +21,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
     register(
         "random_walk",
         SearcherFactory(
-            "walks from architecture to architecture, a few edges at a time, and stays where it is better",
+            "walks from architecture to architecture, a few decisions at a time, and stays where it is better",
             options=RandomWalkOptions,
             build="random_walk.searcher:RandomWalk",
             estimate_passes=schedule_passes,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
 from random_walk import RandomWalkOptions
 from seu_bench.training import Forward
-from seu_bench_kit import OPERATIONS, Edge, Genotype, SampledStage, SearchTask, proxy_network, sample_of
+from seu_bench_kit import SampledStage, SearchTask, proxy_network
 
 
-class RandomWalk(SampledStage[Genotype, Genotype]):
+class RandomWalk(SampledStage[Any, Any]):
     """Each epoch tries a neighbour of the best architecture so far, on the weights of a proxy network that all share.
 
     ``SampledStage`` trains the sample on the first half of the task's training images and measures it on the second.
@@ -30,39 +29,32 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
         self.accuracy = 0.0
         self.prepare(self.network)
 
-    def sample(self) -> Genotype:
+    def sample(self) -> Any:
         """The first epoch tries the start itself."""
         return self.best if self.epoch == 0 else self.neighbour(self.best)
 
-    def forward_of(self, sampled: Genotype) -> Forward:
+    def forward_of(self, sampled: Any) -> Forward:
         """The proxy network with the operations of the sample."""
-        return self.network.sample_function(sample_of(sampled))
+        return self.network.sample_function(self.space.sample_of(sampled))
 
     def set_mode(self, training: bool) -> None:
         """Switch the proxy network."""
         self.network.train(training)
 
-    def learn(self, sampled: Genotype, accuracy: float, loss: float) -> None:
+    def learn(self, sampled: Any, accuracy: float, loss: float) -> None:
         """Go there, unless it is worse."""
         if accuracy >= self.accuracy:
             self.best, self.accuracy = sampled, accuracy
 
-    def result(self) -> Genotype:
+    def result(self) -> Any:
         """Current genotype of the walk."""
         return self.best
 
-    def neighbour(self, genotype: Genotype) -> Genotype:
-        """Mutate the operations of a few edges; one form or two, as the space has."""
-        normal = self.changed(genotype.normal)
-        return Genotype(normal, normal if self.space.cell_types == 1 else self.changed(genotype.reduction))
-
-    def changed(self, form: tuple[Edge, ...]) -> tuple[Edge, ...]:
-        """New operations on a few edges; ``none``, the first, only where the space allows it."""
-        edges = list(form)
-        allowed = OPERATIONS if self.space.edges == "all14" else OPERATIONS[1:]
-        for place in random.sample(range(len(edges)), min(self.options.edges, len(edges))):
-            edges[place] = edges[place]._replace(operation=random.choice(allowed))
-        return tuple(edges)
+    def neighbour(self, genotype: Any) -> Any:
+        """Mutate it a few times."""
+        for _ in range(self.options.mutations):
+            genotype = self.space.mutate(genotype)
+        return genotype
 
     def get_extra_state(self) -> dict[str, Any]:
         """Weights and optimiser, which the base holds, and where the walk stands."""
@@ -71,5 +63,5 @@ class RandomWalk(SampledStage[Genotype, Genotype]):
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore what ``get_extra_state`` returned."""
         super().set_extra_state(state)
-        self.best = Genotype.from_dict(state["best"])
+        self.best = self.space.from_dict(state["best"])
         self.accuracy = state["accuracy"]

@@ -1,0 +1,225 @@
+"""Streams of arrays: tasks that are given from Python, kept as ``.npz`` files beside their benchmark file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from seu_bench.config.benchmark import BenchmarkSpec, FeaturesDefinition, NpzDefinition, TokensDefinition
+from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.streams import InputKind, Scenario
+from seu_bench.config.toml_file import toml_text
+from seu_bench.data.dataset import RawDataset, as_8_bit, one_line
+from seu_bench.data.images import feature_statistics, pixel_statistics
+from seu_bench.data.own_files import NpzSource
+from seu_bench.data.own_tables import FeaturesSource, TokensSource
+from seu_bench.data.planning import plan_stream
+from seu_bench.errors import DataError, RequestError, ResultsError
+from seu_bench.utils.files import write_atomic
+from seu_bench.utils.reading import absolute, read_file
+
+#: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
+TaskArrays: TypeAlias = Sequence[Any]
+_KEYS: Final = ("x_train", "y_train", "x_test", "y_test")
+#: Of each kind of samples: what a benchmark calls it, its definition, its source, and what it is normalised by.
+_KINDS: Final[dict[InputKind, tuple[str, type[BaseModel], type[NpzSource], Callable[..., Any] | None]]] = {
+    "image": ("npz", NpzDefinition, NpzSource, pixel_statistics),
+    "features": ("features", FeaturesDefinition, FeaturesSource, feature_statistics),
+    "tokens": ("tokens", TokensDefinition, TokensSource, None),
+}
+
+
+def stream(
+    tasks: Sequence[TaskArrays] | Mapping[str, TaskArrays],
+    *,
+    name: str,
+    scenario: Scenario = "task",
+    order: Sequence[str] | Literal["shuffled"] | None = None,
+    class_names: Sequence[str] | None = None,
+    validation: float = 0.10,
+    protocols: Mapping[str, Any] | None = None,
+    default_protocol: str = "paper",
+    summary: str = "",
+    folder: str | Path = "results/streams",
+) -> str:
+    """Write a benchmark of arrays, a task for each four of them, and return the path of its file.
+
+    The path is what ``run``, ``sweep``, ``tune`` and ``--benchmark`` take. The same arrays give the same path and the
+    same runs; nothing is written where they do not fit.
+
+    Args:
+        tasks: of each ``(x_train, y_train, x_test, y_test)``, in the order of learning; a mapping names them, otherwise
+            they are ``task_1``, ``task_2``, ... Samples are images ``[N, H, W]``, ``[N, H, W, C]`` or ``[N, C, H, W]``
+            of 1 or 3 channels, whole numbers in 0..255 or floating point in [0, 1]; features ``[N, D]``, floating
+            point; or ids of tokens ``[N, L]``, integers; of one kind and shape in all tasks. Labels ``[N]`` are texts,
+            or whole numbers from 0. A label is the same class in whichever task it is, and has training and test
+            samples in each task that has it.
+        name: lower-case letters, digits and ``_``.
+        scenario: ``task``, ``class`` or ``domain``; see docs/reference/scenarios.md.
+        order: names of the tasks, or ``"shuffled"`` by the seed; ``None``: as they are given.
+        class_names: of the labels 0, 1, ...; of texts there are none.
+        validation: share of each task's training samples that validates.
+        protocols: laid over the standard ones, as ``[protocols]`` of a benchmark file.
+        default_protocol: what is learned by where none is asked for.
+        summary: one line that says what it is.
+        folder: where the folder of the benchmark, ``NAME-DIGEST``, is made.
+
+    Returns:
+        The absolute path of the benchmark file.
+
+    Raises:
+        DataError: arrays do not fit.
+        RequestError: tasks do not fit each other or the scenario, or another argument does not fit.
+        ResultsError: the folder cannot be written to.
+
+    Example:
+        >>> benchmark = seu_bench.stream([(x1, y1, x1_test, y1_test), (x2, y2, x2_test, y2_test)], name="mine")
+        >>> seu_bench.run("ewc", benchmark, protocol="quick")
+    """
+    if class_names is not None and (isinstance(class_names, str) or len(set(class_names)) < len(class_names)):
+        what = f"class_names of stream {name!r} are no list of different texts"
+        raise RequestError(what, remedy="give a name for each of the labels 0, 1, ...")
+    given = tasks if isinstance(tasks, Mapping) else {f"task_{place}": it for place, it in enumerate(tasks, 1)}
+    files = {title: f"task_{place}" for place, title in enumerate(given, 1)}
+    arrays: dict[str, dict[str, NDArray[Any]]] = {}
+    data: dict[str, RawDataset] = {}
+    definitions: dict[str, dict[str, Any]] = {}
+    for title, file in files.items():
+        try:
+            arrays[file] = _task_arrays(given[title], class_names)
+            word, definition, source, _ = _KINDS[_kind("x_train", arrays[file]["x_train"])]
+            definitions[file] = {"kind": word, "path": f"{file}.npz"}
+            found = source(definition.model_validate(definitions[file]), title).describe(dict(arrays[file]))
+        except (ValueError, DataError) as error:
+            what = f"task {title!r} of stream {name!r} cannot be used: {getattr(error, 'what', one_line(error))}"
+            raise DataError(what, remedy="docs/guides/own_data.md says what tasks may be") from error
+        data[file] = found
+        for key, split in (("x_train", found.train), ("x_test", found.test)):
+            # Images in the layout that they came in: brought to [N, C, H, W], some could be read in two ways.
+            is_image = found.info.kind == "image"
+            arrays[file][key] = np.ascontiguousarray(as_8_bit(arrays[file][key]) if is_image else split.images)
+    if sizes := [it.info.vocabulary for it in data.values() if it.info.vocabulary is not None]:
+        for file, it in data.items():
+            definitions[file] |= {"vocabulary": max(sizes)} if it.info.kind == "tokens" else {}
+            data[file] = replace(it, info=replace(it.info, vocabulary=definitions[file].get("vocabulary")))
+    shapes = {title: data[file].info.input for title, file in files.items()}
+    if len(set(shapes.values())) > 1:
+        told = ", ".join(f"{title!r} has {it}" for title, it in shapes.items())
+        raise RequestError(f"the tasks of stream {name!r} differ: {told}", remedy="bring all to one shape")
+    own: dict[str, Any] = {title: {"dataset": file} for title, file in files.items()}
+    keys = {"kind": "datasets", "scenario": scenario, "validation": validation, "order": order, "tasks": own}
+    options: Any = {"protocols": protocols, "default_protocol": default_protocol, "summary": summary}
+    spec = BenchmarkSpec.of(keys, name=name, datasets=definitions, **options)
+    infos = {file: it.info for file, it in data.items()}
+    plan_stream(spec.model_copy(update={"datasets": {}}), infos, ImageLimits(), 0)  # whose paths lead nowhere yet
+    # One for all tasks, as of a data set that is cut by classes: by its own a task would be known, and shifts be gone.
+    normalisation = _normalisation(list(data.values()))
+    own = {title: task | normalisation for title, task in own.items()}
+    document = spec.model_dump(mode="json", exclude_unset=True, exclude_none=True) | {"datasets": definitions}
+    document["stream"]["tasks"] = own
+    document["protocols"] = {key: document["protocols"][key] for key in protocols or {}}
+    text = toml_text(document)
+    digest = hashlib.sha256(text.encode())
+    for file, each in arrays.items():
+        for key, array in each.items():
+            digest.update(f"{file} {key} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    path = absolute(folder) / f"{name}-{digest.hexdigest()[:10]}" / f"{name}.toml"
+    for file, each in arrays.items():
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **each)
+        _write(path.with_name(f"{file}.npz"), buffer.getvalue())
+    _write(path, text.encode())
+    return str(path)
+
+
+def _task_arrays(task: TaskArrays, class_names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    """The arrays of a task's ``.npz``: labels count the classes that it has, ``class_names`` are those of these.
+
+    A ValueError says which of them does not fit.
+    """
+    if not isinstance(task, tuple | list) or len(task) != len(_KEYS):
+        raise ValueError(f"it is no tuple ({', '.join(_KEYS)})")
+    x_train, y_train, x_test, y_test = (_as_array(key, value) for key, value in zip(_KEYS, task, strict=True))
+    if (kind := _kind("x_train", x_train)) != (other := _kind("x_test", x_test)):
+        raise ValueError(f"x_train is {x_train.dtype}, taken for {kind}, and x_test {x_test.dtype}, for {other}")
+    train, test = _as_labels("y_train", y_train), _as_labels("y_test", y_test)
+    for split, x, y in (("train", x_train, train), ("test", x_test, test)):
+        if not len(y) or x.shape[:1] != y.shape:
+            raise ValueError(f"x_{split} has shape {x.shape}, and y_{split} has {len(y)} labels")
+    classes = np.unique(train)
+    if train.dtype.kind != test.dtype.kind:
+        raise ValueError("y_train and y_test are texts and numbers; needed is one of both")
+    if uneven := np.setxor1d(classes, test).tolist():
+        raise ValueError(f"the classes {uneven} are in y_train or in y_test alone; each needs samples in both")
+    names = classes.tolist()
+    if class_names is not None:
+        if train.dtype.kind == "U":
+            raise ValueError("labels that are texts name the classes: leave class_names out")
+        if names and names[-1] >= len(class_names):
+            raise ValueError(f"it has the label {names[-1]}, and class_names has {len(class_names)} names")
+        names = [class_names[label] for label in names]
+    counted = {"y_train": np.searchsorted(classes, train), "y_test": np.searchsorted(classes, test)}
+    return {"x_train": x_train, "x_test": x_test, **counted, "class_names": np.array(list(map(str, names)))}
+
+
+def _as_array(key: str, value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (ValueError, TypeError, RuntimeError) as error:  # of lists that are ragged, or numbers that NumPy has not
+        raise ValueError(f"{key} is no array: {one_line(error)}") from error
+
+
+def _as_labels(key: str, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels ``[N]`` as int64, or as texts."""
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim == 1 and labels.dtype.kind in "iu" and (not labels.size or labels.min() >= 0):
+        return labels.astype(np.int64)
+    if labels.ndim == 1 and all(isinstance(it, str) and it for it in labels.tolist()):  # of whatever type
+        return labels.astype(str)
+    what = f"{key} is {labels.dtype} of shape {labels.shape}"
+    raise ValueError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]")
+
+
+def _kind(key: str, values: NDArray[Any]) -> InputKind:
+    """What samples are, by their type and the number of their axes."""
+    if values.ndim in (3, 4):
+        return "image"
+    if values.ndim != 2 or values.dtype.kind not in "iuf":
+        what = (
+            "images [N, H, W], [N, H, W, C] or [N, C, H, W], floating point [N, D], or ids of tokens, integers [N, L]"
+        )
+        raise ValueError(f"{key} is {values.dtype} of shape {values.shape}; needed are {what}")
+    return "features" if values.dtype.kind == "f" else "tokens"
+
+
+def _normalisation(data: Sequence[RawDataset]) -> dict[str, Any]:
+    """Mean and standard deviation of all training samples, by channel or column, as ``input``; tokens have none."""
+    if (statistics := _KINDS[data[0].info.kind][-1]) is None:
+        return {}
+    shares = np.array([[len(it.train)] for it in data]) / sum(len(it.train) for it in data)
+    means, deviations = (np.array(it) for it in zip(*(statistics(it.train.images) for it in data), strict=True))
+    mean = (shares * means).sum(axis=0)
+    std = np.sqrt((shares * (deviations**2 + (means - mean) ** 2)).sum(axis=0))
+    std = np.where(std > 1e-12 * np.abs(mean), std, 1.0)  # what is the same in all is so but for rounding
+    # More digits than float32 has, and fewer than sums on another computer may differ in.
+    return {"input": {key: [float(f"{it:.9g}") for it in values] for key, values in (("mean", mean), ("std", std))}}
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file, unless it is there already."""
+    with contextlib.suppress(OSError, ResultsError):
+        if read_file(path) == content:
+            return
+    try:
+        write_atomic(path, content)
+    except ResultsError as error:
+        raise ResultsError(error.what, where=error.where, remedy="choose another folder") from error
