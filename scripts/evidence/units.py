@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from scripts.evidence.comparing import Compared, Pair, family
@@ -22,12 +23,13 @@ BENCHMARKS: Final = ("split_fashion", "split_cifar100")
 SPACES: Final = ("darts_cell, random", "darts_cell, mdl", "mbconv, random", "mbconv, mdl")
 #: Rows of the second: creators on cells drawn at random, and new units everywhere with about as many parameters.
 CREATORS: Final = ("adapt", "mdl", "frugal", "all_new", "all_new, narrow")
-#: Rows of the published set `quick` that stand beside.
+#: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
 BESIDE: Final = ("linear", "independent")
 COLUMNS: Final = ("acc", "params_total", "mixed_score", "image_passes", "train_flops")
 #: Initial channels by which cells and inverted residuals are of one size, and those of the protocol.
 CHANNELS: Final = {"darts_cell": 9, "mbconv": 6}
 OWN: Final = 8
+SEEDS: Final = range(5)
 Rows: TypeAlias = Mapping[str, Row]
 
 
@@ -35,7 +37,7 @@ def name_of(record: Record) -> str | None:
     """The row of a run; ``None``: it is in no table."""
     if record.strategy != SEU:
         return record.strategy if record.strategy in BESIDE else None
-    space, channels = record.options.get("space", "darts_cell"), record.options.get("channels", OWN)
+    space, channels = record.options.get("space", "darts_cell"), record.options.get("channels") or OWN
     if record.creator == "all_new" and channels == CHANNELS[space]:
         return f"{space}, {record.searcher}"
     if space != "darts_cell" or record.searcher != "random":
@@ -44,13 +46,14 @@ def name_of(record: Record) -> str | None:
 
 
 def read_rows() -> dict[str, dict[str, Row]]:
-    """Rows by benchmark and name."""
+    """Rows by benchmark and name, of the seeds of the sweeps."""
     found: dict[str, dict[str, Row]] = {benchmark: {} for benchmark in BENCHMARKS}
     for folder in ("quick", SET):
         for board in read_leaderboards(EVIDENCE / folder).boards if (EVIDENCE / folder).is_dir() else ():
             for row in board.rows if board.benchmark in found else ():
-                if (name := name_of(row.record)) and (folder == SET or row.record.strategy != SEU):
-                    found[board.benchmark][name] = row
+                if name := name_of(row.record):
+                    runs = {seed: run for seed, run in row.runs.items() if seed in SEEDS}
+                    found[board.benchmark][name] = replace(row, runs=runs)
     return found
 
 
@@ -68,7 +71,12 @@ def compared(rows: Mapping[str, Rows], pairs: Sequence[tuple[str, str]]) -> dict
 def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[float | None, float | None]]) -> str:
     """A row for each name, then those that stand beside."""
     lines = [
-        (f"`{name}`", str(rows[name].seeds), *[mean(rows[name], column) for column in COLUMNS], *_shares(rows[name], shares))
+        (
+            f"`{name}`",
+            str(rows[name].seeds),
+            *[mean(rows[name], column) for column in COLUMNS],
+            *_shares(rows[name], shares),
+        )
         for name in (*wanted, *BESIDE)
         if name in rows
     ]
@@ -101,7 +109,9 @@ def _shares(row: Row, shares: Mapping[str, tuple[float | None, float | None]]) -
 def rendered() -> str:
     """The page as the published records have it."""
     rows = read_rows()
-    shares = {it.run_id: (reused_share(it), adapted_share(it)) for it in records(EVIDENCE / SET)}
+    shares = {
+        it.run_id: (reused_share(it), adapted_share(it)) for name in ("quick", SET) for it in records(EVIDENCE / name)
+    }
     spaces = [(f"mbconv, {it}", f"darts_cell, {it}") for it in ("random", "mdl")]
     spaces += [(f"{it}, mdl", f"{it}, random") for it in ("darts_cell", "mbconv")]
     creators = [("adapt", it) for it in CREATORS[1:]]
