@@ -85,12 +85,11 @@ def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[floa
 
 def verdicts(found: Mapping[str, Sequence[Compared]]) -> str:
     """A row for each pair: differences and verdicts."""
-    both = zip(*found.values(), strict=True)
-    lines = [
-        (f"`{one.pair.benchmark}`", f"`{one.pair.one}` less `{one.pair.other}`")
-        + tuple(f"{each.words}, {each.difference.verdict}" for each in (one, *others))
-        for one, *others in both
-    ]
+    lines = []
+    for of_pair in zip(*found.values(), strict=True):
+        pair = of_pair[0].pair
+        told = [f"{each.words}, {each.difference.verdict}" for each in of_pair]
+        lines.append((f"`{pair.benchmark}`", f"`{pair.one}` less `{pair.other}`", *told))
     return table(["benchmark", "difference", *map(heading, found)], lines, texts=2)
 
 
