@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
@@ -36,8 +36,8 @@ from seu_bench.training.interfaces import (
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
-#: Networks that are proposed where one does not take the samples, the first that does.
-_USUAL = ("alexnet", "mlp", "embedding")
+#: A network for each kind of sample, which is proposed where another one does not take it.
+USUAL_BACKBONES: Final[Mapping[InputKind, str]] = {"image": "alexnet", "features": "mlp", "tokens": "embedding"}
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ..
 def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, kind: InputKind, dataset: str) -> None:
     """Refuse a strategy or a network that cannot learn a data set's samples by a RequestError that names others."""
     taking = [name for name, it in registry.backbones.items() if kind in taken_inputs(it.factory)]
-    usual = next((name for name in _USUAL if name in taking), "NAME")
+    usual = USUAL_BACKBONES[kind]
     known = inputs_of(picked.factory, picked.options)
     if known is not None and kind not in known:
         what, key = f"strategy {strategy!r} learns {_plural(known)}", f"--strategy {strategy}"
