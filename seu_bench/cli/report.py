@@ -9,7 +9,6 @@ import click
 
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
-from seu_bench.config.commands import command
 from seu_bench.plugin.registry import Registry
 
 if TYPE_CHECKING:
@@ -81,6 +80,3 @@ def report(
         click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG")
     for line in [*(written.figures if is_verbose() else ()), *written.outside]:
         click.echo(f"  {line}")
-    if written.outside and not written.groups and not unranked:
-        shown = command("report", "--unranked", results=results)
-        click.echo(f"{shown} shows finished runs that are never ranked")

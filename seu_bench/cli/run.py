@@ -13,7 +13,6 @@ import click
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
 from seu_bench.config.commands import command, unused_flags
-from seu_bench.config.options import format_option as format_value
 from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
@@ -68,10 +67,7 @@ def run(form: str, **fields: Any) -> None:
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(_time, registry, resolved)
-            display = ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
-            if is_verbose():
-                _print_resolved(resolved, display)
-            return display
+            return ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     record, metrics = outcome.record, registry.known_metrics
@@ -104,20 +100,6 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
             took = speed.predict(other.cost(other.context(other.plan())))
             advice = f"; --protocol {run.shorter} about {format_seconds(took)}"
     return f", about {format_seconds(seconds)}{advice}"
-
-
-def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
-    from seu_bench.cli.tables import new_table
-    from seu_bench.data.dataset import default_data_root
-
-    request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
-    display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
-    display.say(f"results: {request.results.absolute()}")
-    display.say(f"data: {default_data_root(request.data_root)}")
-    parts = [("", run.options), *((f"{it.kind}.", it.options) for it in (run.searcher, run.creator) if it is not None)]
-    options = ((f"{prefix}{key}", value) for prefix, part in parts for key, value in part.model_dump().items())
-    rows = [(key, "-" if value is None else format_value(value)) for key, value in options]
-    display.console.print(new_table("options", ("=option", "value"), rows))
 
 
 def _print_outcome(

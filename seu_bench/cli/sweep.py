@@ -20,7 +20,6 @@ from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.labels import benchmark_title
 from seu_bench.results.leaderboard import count
-from seu_bench.results.record_metrics import METRICS
 from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes
 from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.metric import Metric
-    from seu_bench.sweeps.driver import JobResult, SweepResult
+    from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import PlannedJob, SweepPlan
     from seu_bench.sweeps.tuning import TuneResult
 
@@ -142,7 +141,6 @@ def plan_lines(plan: SweepPlan, slots: int | None) -> Iterator[RenderableType]:
 
 def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
     """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
-    from seu_bench.cli.tables import wide_console
     from seu_bench.results.building import make_leaderboards
 
     paths: list[Path] = []
@@ -159,15 +157,13 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
         ]
         click.echo(json.dumps({"exit_status": result.exit_code, "jobs": jobs}, indent=1))
         return
+    for record in result.records if is_quiet() else ():
+        click.echo(record.run_id)
+    for job in result.jobs:
+        if job.status not in ("finished", "pending"):
+            click.echo(f"{job.job.label}: {job.status}: {job.message}", err=is_quiet())
     if is_quiet():
-        for record in result.records:
-            click.echo(record.run_id)
-        for job in result.jobs:
-            if job.status not in ("finished", "pending"):
-                click.echo(f"{job.job.label}: {job.status}: {job.message}", err=True)
         return
-    if (table := result_table(result)) is not None:
-        wide_console().print("", table, "", sep="\n")
     unranked = [record for record in result.records if not record.may_be_ranked]
     if unranked and result.interruption is None:
         shown = command("leaderboard", "--unranked", results=results)
@@ -177,21 +173,6 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
     click.echo(", ".join(f"{number} {words.get(status, status)}" for status, number in statuses.items()))
     for path in paths:
         click.echo(f"leaderboard: {path}")
-
-
-def result_table(result: SweepResult) -> Table | None:
-    """Return a row for each job that ran, failed or is pending; ``None`` if all were finished before."""
-    from seu_bench.cli.tables import new_table
-
-    def row(job: JobResult) -> tuple[str, ...]:
-        record = job.record if job.status == "finished" else None
-        cells = [METRICS[it].format(record.metrics.get(it)) if record else "-" for it in ("acc", "mixed_score")]
-        time = format_seconds(record.seconds) if record else "-"
-        message = job.message.partition("\n")[0]  # the rest was printed when it happened
-        return job.job.label, job.status, *cells, time, message
-
-    rows = [row(job) for job in result.jobs if job.made or job.status != "finished"]
-    return new_table("jobs", ("job", "=", ">acc", ">mixed score", ">time", ""), rows) if rows else None
 
 
 @verbosity_options

@@ -20,7 +20,7 @@ def verbosity_options(command: CommandT) -> CommandT:
     """Add ``-q``/``--quiet`` and ``-v``/``--verbose``, which may stand before or after a command's name."""
     for name, text in (
         ("quiet", "Print errors and the last result alone, e.g. the id of a run."),
-        ("verbose", "Print everything: what was resolved, each stage, tables in full."),
+        ("verbose", "Print everything: each stage, tables in full."),
     ):
         flags = [f"-{name[0]}", f"--{name}"]
         command.params.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import nn
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
-from seu_bench.data.dataset import DatasetInfo, DatasetState, RawDataset
+from seu_bench.data.dataset import DatasetInfo, DatasetState, InputShape, RawDataset
 from seu_bench.errors import DataMissingError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.registration import LazyFactory
@@ -45,9 +46,9 @@ class Network:
     make: Callable[[int], tuple[Any, int]]
     summary = "broken"
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
         """Build it for so many pixels."""
-        return self.make(channels * height * width)
+        return self.make(math.prod(sample.shape))
 
 
 class Beside(nn.Module):
@@ -68,7 +69,7 @@ class Beside(nn.Module):
 )
 def test_broken_backbones(make: Callable[[int], tuple[Any, int]], said: str) -> None:
     with fails(said):
-        broken(BackboneContract, "backbone", Network(make)).test_maps_images_to_features((1, 8, 8))
+        broken(BackboneContract, "backbone", Network(make)).test_maps_images_to_features(InputShape("image", (1, 8, 8)))
 
 
 @dataclass
