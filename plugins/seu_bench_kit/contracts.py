@@ -65,7 +65,7 @@ def stage_of(trial: Trial, task: Any) -> GuardedStage[Any]:
     if isinstance(task, SearchTask):
         return GuardedStage(component_of(trial, "searcher"), task, task.space.fault)
     creator, before = component_of(trial, "creator"), task.model.frozen_state()
-    task.model.wrap = creator.factory.wrap  # the model was grown for any creator
+    task.model.wrap = getattr(creator.factory, "wrap", None)  # the model was grown for any creator
     return GuardedStage(creator, task, lambda path: task.model.result_fault(path, before))
 
 

@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from seu_bench._version import __version__
-from seu_bench.cli.verbosity import verbosity_options
+from seu_bench.cli.verbosity import quiet_option
 from seu_bench.errors import ExitStatus, Interruption, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyCommand
@@ -122,7 +122,7 @@ def _others(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactor
     return {name: entry for name, entry in (found or {}).items() if name not in CORE}
 
 
-@verbosity_options
+@quiet_option
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:

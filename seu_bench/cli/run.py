@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seu_bench.cli.options import format_option, request_command
-from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, progress_console, quiet_option
 from seu_bench.config.commands import command, unused_flags
 from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
@@ -48,7 +48,7 @@ _SUMMARY: Final = (
 )
 
 
-@verbosity_options
+@quiet_option
 @request_command()
 @format_option
 def run(form: str, **fields: Any) -> None:
@@ -67,7 +67,7 @@ def run(form: str, **fields: Any) -> None:
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(_time, registry, resolved)
-            return ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
+            return ProgressDisplay(progress_console(), foretell=foretell)
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     record, metrics = outcome.record, registry.known_metrics
@@ -107,14 +107,11 @@ def _print_outcome(
 ) -> None:
     from rich.text import Text
 
-    from seu_bench.cli.tables import record_summary, wide_console
+    from seu_bench.cli.tables import wide_console
 
     console, record = wide_console(), outcome.record
-    if is_verbose():
-        console.print(record_summary(record, metrics))
-    else:
-        for line in summary_lines(record, request.results, metrics):
-            console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
+    for line in summary_lines(record, request.results, metrics):
+        console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
     if outcome.reused:
         click.echo("the run was finished before; nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seu_bench.cli.options import fields_command, format_option
-from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, progress_console, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.options import parse_assignments
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MOST_TRIALS: Final = 30
 
 
-@verbosity_options
+@quiet_option
 @fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, unset=True)  # options are lists
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -175,7 +175,7 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
         click.echo(f"leaderboard: {path}")
 
 
-@verbosity_options
+@quiet_option
 @fields_command(TuneSpec, TuneSpec.model_fields.keys() - {*DECIDED, "options", "space"}, unset=True)
 @click.option(
     "-g",
@@ -250,7 +250,7 @@ def _display(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
 def _tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
     from seu_bench.cli.tables import literal
 
-    yield trial_table(spec, result, len(result.trials) if is_verbose() else _MOST_TRIALS)
+    yield trial_table(spec, result)
     yield ""
     statuses = Counter(job.status for sweep in result.sweeps for job in sweep.jobs)
     yield literal(", ".join(f"{number:,} {status}" for status, number in statuses.items()))
