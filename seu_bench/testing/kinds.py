@@ -141,7 +141,7 @@ class DatasetContract(Contract):
         _skip_without_files(self.dataset, source, self.root)
         loaded, info = source.load(self.root).check(), source.info(self.root)
         kind = getattr(source, "kind", "image")
-        require(info.kind == kind, f"its samples are {info.kind}: give the source an attribute kind, which is {kind!r}")
+        require(info.kind == kind, f"its samples are {info.kind}: give the source an attribute kind; it says {kind}")
         require(loaded.info == info, f"what is loaded says that it is {loaded.info}, and info() says {info}")
         for name in ("train", "test"):
             labels, said = getattr(loaded, name).labels, getattr(info, f"{name}_per_class")
@@ -172,11 +172,8 @@ class BenchmarkContract(Contract):
         require(factory.load() == spec, "a second load() gave another benchmark")
         common: dict[str, Any] = {"strategy": "fine_tuning", "benchmark": self.benchmark, "data_root": self.root}
         name = dataset_names(spec)[0]
-        source = (
-            registry.datasets.find(name).factory
-            if name not in spec.datasets
-            else definition_source(spec.datasets[name], name)
-        )
+        own = spec.datasets.get(name)
+        source = definition_source(own, name) if own else registry.datasets.find(name).factory
         common["options"] = {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
         runs = [resolve(registry, Request(protocol=protocol, **common)) for protocol in spec.protocols]
         try:
