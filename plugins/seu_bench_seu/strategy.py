@@ -26,7 +26,7 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
 )
-from seu_bench.training.interfaces import Component
+from seu_bench.training.interfaces import Component, SpaceFactory
 from seu_bench_kit import Adapted, CreationTask, GuardedStage, SearchSpace, SearchTask
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
@@ -191,8 +191,11 @@ def _components(context: StrategyContext) -> tuple[Component, Component]:
 
 
 def _space(context: StrategyContext) -> SearchSpace:
-    """The space that was chosen; what the options say of cells is for the paper's."""
-    options = context.options
+    return make_space(context.options, context.space)
+
+
+def make_space(options: SeuOptions, factory: SpaceFactory | None) -> SearchSpace:
+    """Build the space that was chosen; what the options say of cells is for the paper's."""
     given = {name: getattr(options, name) for name in CELL_OPTIONS}
     if options.space != "darts_cell":
         changed = {name: value for name, value in given.items() if value != SeuOptions.model_fields[name].default}
@@ -203,9 +206,9 @@ def _space(context: StrategyContext) -> SearchSpace:
                 remedy="leave it out, or choose -o space=darts_cell",
             )
         given = {}
-    if context.space is None:
+    if factory is None:
         raise RequestError("strategy 'seu' needs a search space", remedy="give -o space=darts_cell")
-    space: SearchSpace = context.space.build(**given)
+    space: SearchSpace = factory.build(**given)
     return space
 
 
