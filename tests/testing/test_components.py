@@ -20,7 +20,7 @@ SEARCHERS = {
     "random": ("random", {}),
     "zero_cost": ("zero_cost", {"candidates": 3}),
 }
-CREATORS = ("mdl", "all_new", "reuse_first", "frugal", "knn_prefix", "inherit")
+CREATORS = ("mdl", "adapt", "all_new", "reuse_first", "frugal", "knn_prefix", "inherit")
 
 
 def each(cases: Iterable[str]) -> list[Any]:
