@@ -88,12 +88,12 @@ def recalibrate(
         trained: the BatchNorms to estimate are in it; the caller has set evaluation mode.
         forward: of the sample, images ``[N, C, H, W]`` -> logits.
         images: those that the sample was trained on.
-        limit: images that are passed at most; 0: none, and nothing changes.
+        limit: images that are passed at most; none where it is 0, or where there is no BatchNorm, and nothing changes.
         batch_size: images per batch; fewer images than that are one batch.
         on_batch: called with the number of images of each batch.
     """
-    part = images.part(0, recalibration_passes(limit, len(images), batch_size))
     norms = [norm for norm in trained.modules() if isinstance(norm, Norm) and norm.track_running_stats]
+    part = images.part(0, recalibration_passes(limit, len(images), batch_size) if norms else 0)
     before = [(norm.training, norm.momentum) for norm in norms]
     for norm in norms:
         norm.training = True  # each by itself, for a frozen unit refuses to train

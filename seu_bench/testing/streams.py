@@ -12,6 +12,7 @@ import torch
 
 from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.streams import InputKind
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
@@ -95,11 +96,15 @@ PROTOCOL: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TinyData:
-    """Textures as a source of data: ``train`` images of each class, validation included, and ``test`` of every one."""
+    """Textures as a source of data: ``train`` images of each class, validation included, and ``test`` of every one.
+
+    Of other kinds than images, pixels are features, or their brightness tells which of 16 tokens they are.
+    """
 
     name: str
     train: tuple[int, ...]
     test: int
+    kind: InputKind = "image"
     summary = "made-up textures, 8x8 grey"
 
     def info(self, root: Path | None) -> DatasetInfo:
@@ -110,10 +115,21 @@ class TinyData:
 
     def load(self, root: Path | None) -> RawDataset:
         """Generate the images, equal at every call."""
-        return raw_dataset(self.train, [self.test] * len(self.train), name=self.name)
+        data = raw_dataset(self.train, [self.test] * len(self.train), name=self.name)
+        return data if self.kind == "image" else self._flatten(data)
 
     def fetch(self, root: Path) -> None:
         """Do nothing: the images are generated."""
+
+    def _flatten(self, data: RawDataset) -> RawDataset:
+        tokens = self.kind == "tokens"
+        rows = [split.images.reshape(len(split), -1) for split in (data.train, data.test)]
+        made = [it // 16 if tokens else (it / 255).astype(np.float32) for it in rows]
+        vocabulary = 16 if tokens else None
+        shape = {"channels": rows[0].shape[1], "height": 1, "width": 1, "kind": self.kind, "vocabulary": vocabulary}
+        return RawDataset(
+            replace(data.info, **shape), RawSplit(made[0], data.train.labels), RawSplit(made[1], data.test.labels)
+        )
 
 
 @dataclass(frozen=True)
@@ -133,19 +149,24 @@ class TinyBenchmark:
                 f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
                 remedy="remove the options that begin with benchmark., but benchmark.stream.scenario",
             )
-        return benchmark({**class_split(self.groups, name), "scenario": scenario}, name, PROTOCOL)
+        stream = class_split(self.groups, name) | {"scenario": scenario}
+        if self.data.kind != "image":
+            del stream["input"]
+        return benchmark(stream, name, PROTOCOL)
 
 
 #: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
 TINY: Final[Mapping[str, TinyBenchmark]] = {
-    name: TinyBenchmark(TinyData(name, train, test), groups)
-    for name, groups, train, test in (
+    name: TinyBenchmark(TinyData(name, train, test, *kind), groups)
+    for name, groups, train, test, *kind in (
         ("tiny_pairs", ((0, 1), (2, 3)), (32,) * 4, 50),
         ("tiny_two", ((0, 1), (2, 3)), (10,) * 4, 10),
         ("tiny_three", ((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
         ("tiny_single", ((0, 1),), (10,) * 2, 4),
         ("tiny_unequal", ((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
         ("tiny_lopsided", ((0, 1), (2, 3)), (17, 1, 1, 17), 4),
+        ("tiny_features", ((0, 1), (2, 3)), (10,) * 4, 10, "features"),
+        ("tiny_tokens", ((0, 1), (2, 3)), (10,) * 4, 10, "tokens"),
     )
 }
 
