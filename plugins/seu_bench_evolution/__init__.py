@@ -1,5 +1,5 @@
-"""Regularised evolution (Real et al., "Regularized Evolution for Image Classifier Architecture Search", AAAI 2019) whose
-mutants a predictor chooses among."""
+"""Regularised evolution (Real et al., "Regularized Evolution for Image Classifier Architecture Search", AAAI 2019), in
+which a predictor chooses among mutants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seu_bench_kit import SearcherFactory, schedule_passes
 class EvolutionOptions(ScoringOptions, NetworkOptions):
     """Sizes; the schedule's options are those of the proxy."""
 
-    population: PositiveInt = Field(20, description="newest architectures, one of which has the next mutant")
+    population: PositiveInt = Field(10, description="newest architectures, among which the next parent is found")
     tournament: PositiveInt = Field(5, description="members drawn, with replacement, of which the best is the parent")
     mutants: PositiveInt = Field(4, description="mutants of a parent, of which the most promising is tried")
 

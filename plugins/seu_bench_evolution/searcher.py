@@ -13,31 +13,30 @@ from seu_bench.training import Forward
 from seu_bench_evolution import EvolutionOptions
 from seu_bench_kit import SampledStage, SearchTask, proxy_network
 
-#: Squared length of the predictor's weights beside one squared error: as if each option had been tried once more.
+#: Squared length of the predictor's weights beside one squared error.
 PENALTY = 1.0
 
 
 def predict(
-    sizes: Sequence[int], known: Sequence[Sequence[int]], scores: Sequence[float], asked: Sequence[Sequence[int]]
+    sizes: Sequence[int], tried: Sequence[Sequence[int]], scores: Sequence[float], asked: Sequence[Sequence[int]]
 ) -> NDArray[np.float64]:
-    """Scores ``[len(asked)]`` by ridge regression, with an intercept, on one-hot choices.
+    """Scores ``[len(asked)]`` by ridge regression, with an intercept, on one-hot decisions.
 
     Args:
-        sizes: number of options of each choice.
-        known, scores: choices that were tried, and what was measured.
-        asked: choices whose scores are predicted.
+        sizes: number of options of each decision.
+        tried, scores: decisions that were tried, and what was measured.
+        asked: decisions whose scores are predicted.
     """
-    table = np.eye(sum(sizes))
+    units = np.eye(sum(sizes))
     starts = np.cumsum([0, *sizes[:-1]])
-    x, asked_x = (table[np.asarray(choices) + starts].sum(axis=1) for choices in (known, asked))
-    mean, average = x.mean(axis=0), float(np.mean(scores))
-    centred = x - mean
-    weights = np.linalg.solve(centred.T @ centred + PENALTY * table, centred.T @ (np.asarray(scores) - average))
-    predicted: NDArray[np.float64] = (asked_x - mean) @ weights + average
-    return predicted
+    x, asked_x = (units[np.asarray(decisions) + starts].sum(axis=1) for decisions in (tried, asked))
+    centre, average = x.mean(axis=0), float(np.mean(scores))
+    x = x - centre
+    weights = np.linalg.solve(x.T @ x + PENALTY * units, x.T @ (np.asarray(scores) - average))
+    return np.asarray((asked_x - centre) @ weights + average)
 
 
-class EvolutionSearch(SampledStage[Any, Any]):
+class EvolutionSearch(SampledStage[list[int], Any]):
     """The search of one task: fresh proxy network, fresh population, which is the newest of those tried."""
 
     state_attributes = (*SampledStage.state_attributes, "tried", "scores")
@@ -55,40 +54,30 @@ class EvolutionSearch(SampledStage[Any, Any]):
             self.network = proxy_network(task, schedule)
         self.prepare(self.network)
 
-    def sample(self) -> Any:
-        """A genotype at random until the population is complete, then the most promising of some mutants."""
+    def sample(self) -> list[int]:
+        """Decisions at random until the population is complete, then the most promising of some mutants."""
         newest = range(len(self.tried))[-self.options.population :]
         if len(newest) < self.options.population:
-            return self.space.random_genotype()
-        parent = max(random.choices(newest, k=self.options.tournament), key=self.scores.__getitem__)
-        mutants = [self.space.mutate(self.space.decode(self.tried[parent])) for _ in range(self.options.mutants)]
-        return self._most_promising(mutants)
+            return list(self.space.encode(self.space.random_genotype()))
+        drawn = random.choices(newest, k=self.options.tournament)
+        parent = self.space.decode(self.tried[max(drawn, key=self.scores.__getitem__)])
+        return self._most_promising(
+            [list(self.space.encode(self.space.mutate(parent))) for _ in range(self.options.mutants)]
+        )
 
-    def forward_of(self, sampled: Any) -> Forward:
-        """The proxy network of the genotype."""
-        return self.network.sample_function(self.space.sample_of(sampled))
+    def forward_of(self, sampled: list[int]) -> Forward:
+        """The proxy network of the decisions."""
+        return self.network.sample_function(self.space.sample_of(self.space.decode(sampled)))
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the proxy network."""
-        self.network.train(training)
-
-    def learn(self, sampled: Any, accuracy: float, loss: float) -> None:
+    def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
         """It enters the population, whose oldest member leaves."""
-        self.tried.append(list(self.space.encode(sampled)))
+        self.tried.append(sampled)
         self.scores.append(accuracy)
 
     def result(self) -> Any:
-        """The most promising of those tried.
+        """The most promising of those tried, not that of the highest score: of many noisy scores the highest is luck
+        for the most part, and the predictor averages over all architectures that share a decision."""
+        return self.space.decode(self._most_promising(self.tried))
 
-        Not that of the highest score: of many noisy ones the highest is mostly luck, and rises as shared weights are
-        trained. The predictor averages over all architectures that share a choice.
-        """
-        return self._most_promising(self._known)
-
-    @property
-    def _known(self) -> list[Any]:
-        return [self.space.decode(decisions) for decisions in self.tried]
-
-    def _most_promising(self, genotypes: Sequence[Any]) -> Any:
-        known, asked = (list(map(self.space.sample_of, each)) for each in (self._known, genotypes))
-        return genotypes[int(predict(self.space.choices, known, self.scores, asked).argmax())]
+    def _most_promising(self, asked: list[list[int]]) -> list[int]:
+        return asked[int(predict(self.space.decisions, self.tried, self.scores, asked).argmax())]

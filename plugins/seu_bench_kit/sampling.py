@@ -173,9 +173,9 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
     def forward_of(self, sampled: Sampled) -> Forward:
         """Return the forward pass of a sample: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``."""
 
-    @abstractmethod
     def set_mode(self, training: bool) -> None:
-        """Switch all modules to training or to evaluation mode."""
+        """Switch all modules to training or to evaluation mode; by default what trains."""
+        self.trained.train(training)
 
     @abstractmethod
     def learn(self, sampled: Sampled, accuracy: float, loss: float) -> None:
