@@ -18,7 +18,8 @@ $(READY): setup.cfg setup.py pyproject.toml requirements.lock
 	touch $@
 
 demo: $(READY) ## SEU learns five tasks on scikit-learn's digits
-	$(BIN)/seu-bench run --verbose --strategy seu --benchmark split_digits
+	$(BIN)/seu-bench run --strategy seu --benchmark split_digits
+	$(BIN)/seu-bench show split_digits-quick-seu-seed0
 
 # Two processes of one thread each: more threads would only take the cores from each other. What Python compiles is kept.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W error

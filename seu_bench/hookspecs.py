@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from seu_bench.config.benchmark import BenchmarkSource
     from seu_bench.data.dataset import DatasetSource
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.plugin.registration import CommandFactory, Register
-    from seu_bench.results.metric import Metric, MetricFunction
+    from seu_bench.results.metric import Metric, Value
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, Cost, SpaceFactory, StrategyFactory
     from seu_bench.training.stage import StageProgress
@@ -65,8 +67,8 @@ def register_datasets(register: Register[DatasetSource]) -> None:
 
 
 @hookspec
-def register_metrics(register: Register[Metric | MetricFunction]) -> None:
-    """Offer metrics computed from a finished record (:class:`~seu_bench.results.metric.Metric`)."""
+def register_metrics(register: Register[Metric | Callable[[Record], Value]]) -> None:
+    """Offer metrics of a finished record: functions, or more (:class:`~seu_bench.results.metric.Metric`)."""
 
 
 @hookspec

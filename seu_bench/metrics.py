@@ -258,29 +258,6 @@ def mixed_score(accuracy_percent: float, parameters: float) -> float:
     return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
 
 
-def points_for_size(accuracy_percent: float, parameters: float, factor: float = 10.0) -> float:
-    """Compute what a larger model must be better by for an equal mixed score.
-
-    The score is ``sqrt(a) / 10 * f(n)``. It stays the same from n to ``factor * n`` parameters where the accuracy goes
-    from a to ``a * (f(n) / f(factor * n)) ** 2``.
-
-    Args:
-        accuracy_percent: a, in percent, 0 to 100.
-        parameters: n, parameters stored (not millions).
-        factor: how many times as many the larger model has.
-
-    Returns:
-        The difference of both accuracies in points; with the accuracy it may be above 100: then no model of that size
-        can have the score.
-
-    Example:
-        >>> round(points_for_size(80, 100_000), 1)
-        27.0
-    """
-    ratio = mixed_score(100, round(parameters)) / mixed_score(100, round(factor * parameters))
-    return accuracy_percent * (ratio**2 - 1)
-
-
 def entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
     """Return ``R[row][task]``; ``None`` where it was not measured."""
     values = matrix[row] if 0 <= row < len(matrix) else ()

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
+from seu_bench.config import InputKind
 from seu_bench.plugin.registration import Deferred
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from seu_bench.data import InputShape
     from seu_bench.plugin import Register
     from seu_bench.training import BackboneFactory
 
@@ -24,12 +26,14 @@ class Backbone:
     """A backbone by its summary and the function that makes it: a network and the width of its features."""
 
     summary: str
-    build: Callable[[int, int, int, float], tuple[nn.Module, int]]
+    build: Callable[[InputShape, float], tuple[nn.Module, int]]
+    inputs: tuple[InputKind, ...] = ("image",)
 
 
 _SUMMARIES = {
     "alexnet": "three convolutions, two linear layers, dropout (the paper's variant)",
     "den_mlp": "hidden layers of 312 and 128 (Yoon et al. 2018)",
+    "embedding": "embeddings of tokens of 64, their mean, one hidden layer of 128",
     "hat_mlp": "two hidden layers of 2000, dropout .2 on the pixels, .5 behind each layer (Serra et al. 2018)",
     "linear": "pixels straight into the heads: logistic regression (width has no effect)",
     "mlp": "two hidden layers of 400 (van de Ven & Tolias 2019)",
@@ -39,12 +43,17 @@ _SUMMARIES = {
     "simple_mlp": "one hidden layer of 512, dropout .5 (Avalanche's SimpleMLP)",
     "tanh_mlp": "one hidden layer of 200 with tanh (LwF of continual-learning-baselines)",
 }
+_PERCEPTRONS = ("den_mlp", "hat_mlp", "linear", "mlp", "simple_mlp", "tanh_mlp")
+#: Kinds of samples that networks take; the others take images.
+_INPUTS: dict[str, tuple[InputKind, ...]] = dict.fromkeys(_PERCEPTRONS, ("image", "features"))
+_INPUTS["embedding"] = ("tokens",)
 
 
 @hookimpl
 def register_backbones(register: Register[BackboneFactory]) -> None:
     """Offer them all."""
     for name, summary in _SUMMARIES.items():
-        register(name, Backbone(summary, Deferred(f"seu_bench_backbones.networks:{name}")))
+        build = Deferred(f"seu_bench_backbones.networks:{name}")
+        register(name, Backbone(summary, build, _INPUTS.get(name, ("image",))))
     build = Deferred("seu_bench_backbones.vision_transformer:vit_tiny")
     register("vit_tiny", Backbone("tiny vision transformer (Dosovitskiy et al. 2021; Touvron et al. 2021)", build))

@@ -1,4 +1,4 @@
-"""The networks: images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``; ``factor`` scales widths.
+"""The networks: batches of samples to features ``[N, F]``, and ``F``; ``factor`` scales widths.
 
 The ResNet-18 (He et al., CVPR 2016) is that of GEM (Lopez-Paz & Ranzato, NIPS 2017, section 5): a third of the width,
 for small images, a 3x3 stem without pooling, 20 channels that double three times. The ResNet-32 is that of He et al.
@@ -10,8 +10,11 @@ permuted MNIST with.
 
 from __future__ import annotations
 
-from torch import nn
+import math
 
+from torch import Tensor, nn
+
+from seu_bench.data import InputShape
 from seu_bench.models.layers import Dropout
 from seu_bench_kit import AlexNetShape, ResidualBlock, even_resnet_parts
 from seu_bench_kit.blocks import alexnet as make_alexnet
@@ -31,6 +34,9 @@ HAT_HIDDEN, HAT_PIXEL_DROPOUT, HAT_DROPOUT = 2000, 0.2, 0.5
 #: Widths of the hidden layers of DEN's perceptron.
 DEN_HIDDEN = (312, 128)
 
+#: Width of the embedding of a token, and of the hidden layer behind the mean.
+EMBEDDING, EMBEDDING_HIDDEN = 64, 128
+
 #: Channels of the first of the four groups of the ResNet-18.
 CHANNELS = 20
 
@@ -41,73 +47,86 @@ EVEN_CHANNELS = 64
 CIFAR_CHANNELS = 16
 
 
-def alexnet(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def alexnet(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The paper's variant of AlexNet."""
-    shape = AlexNetShape.of(channels, height, width, factor)
+    shape = AlexNetShape.of(*sample.sides, factor)
     return make_alexnet(shape), shape.linear
 
 
-def linear(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
-    """The pixels themselves, so that a strategy's linear heads are all there is.
+def linear(sample: InputShape, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
+    """The pixels or features themselves, so that a strategy's linear heads are all there is.
 
     No hidden layer has a width that ``factor`` could multiply; it is not refused, because the short protocols ask every
     network for a narrower one.
     """
-    return nn.Flatten(), channels * height * width
+    return nn.Flatten(), math.prod(sample.shape)
 
 
-def mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def mlp(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """A perceptron with two hidden layers."""
     hidden = max(1, round(factor * HIDDEN))
-    first = nn.Linear(channels * height * width, hidden)
+    first = nn.Linear(math.prod(sample.shape), hidden)
     return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()), hidden
 
 
-def simple_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def simple_mlp(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """A perceptron with one hidden layer and dropout behind it."""
     hidden = max(1, round(factor * SIMPLE_HIDDEN))
-    first = nn.Linear(channels * height * width, hidden)
+    first = nn.Linear(math.prod(sample.shape), hidden)
     return nn.Sequential(nn.Flatten(), first, nn.ReLU(), Dropout(SIMPLE_DROPOUT)), hidden
 
 
-def tanh_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def tanh_mlp(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """A perceptron with one hidden layer of tanh."""
     hidden = max(1, round(factor * TANH_HIDDEN))
-    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.Tanh()), hidden
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(sample.shape), hidden), nn.Tanh()), hidden
 
 
-def hat_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def hat_mlp(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """A perceptron with two hidden layers and dropout, of the pixels too."""
     hidden = max(1, round(factor * HAT_HIDDEN))
     layers: list[nn.Module] = [nn.Flatten(), Dropout(HAT_PIXEL_DROPOUT)]
-    for inputs in (channels * height * width, hidden):
+    for inputs in (math.prod(sample.shape), hidden):
         layers += [nn.Linear(inputs, hidden), nn.ReLU(), Dropout(HAT_DROPOUT)]
     return nn.Sequential(*layers), hidden
 
 
-def den_mlp(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def den_mlp(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """A perceptron with two hidden layers, the second one narrower."""
     first, second = (max(1, round(factor * units)) for units in DEN_HIDDEN)
-    pixels = channels * height * width
+    pixels = math.prod(sample.shape)
     layers = (nn.Flatten(), nn.Linear(pixels, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU())
     return nn.Sequential(*layers), second
 
 
-def resnet18(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
+class _MeanOfTokens(nn.Module):
+    def forward(self, tokens: Tensor) -> Tensor:
+        return tokens.mean(dim=1)
+
+
+def embedding(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+    """The mean of the tokens' embeddings, and a hidden layer."""
+    width, hidden = (max(1, round(factor * units)) for units in (EMBEDDING, EMBEDDING_HIDDEN))
+    first = nn.Embedding(sample.vocabulary or 1, width)
+    return nn.Sequential(first, _MeanOfTokens(), nn.Linear(width, hidden), nn.ReLU()), hidden
+
+
+def resnet18(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The slim ResNet-18, for images of any size."""
-    return _residual_network(channels, max(1, round(factor * CHANNELS)), groups=4, blocks=2, projects=True)
+    return _residual_network(sample.sides[0], max(1, round(factor * CHANNELS)), groups=4, blocks=2, projects=True)
 
 
-def resnet18_even(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
+def resnet18_even(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The even ResNet-18, whose parts are the modules of ``mntdp``, for images of any size."""
     hidden = max(1, round(factor * EVEN_CHANNELS))
-    parts = [make() for make in even_resnet_parts(channels, hidden)]
+    parts = [make() for make in even_resnet_parts(sample.sides[0], hidden)]
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten()), hidden
 
 
-def resnet32(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
+def resnet32(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The ResNet-32 for CIFAR, for images of any size."""
-    return _residual_network(channels, max(1, round(factor * CIFAR_CHANNELS)), groups=3, blocks=5, projects=False)
+    first = max(1, round(factor * CIFAR_CHANNELS))
+    return _residual_network(sample.sides[0], first, groups=3, blocks=5, projects=False)
 
 
 def _residual_network(channels: int, first: int, *, groups: int, blocks: int, projects: bool) -> tuple[nn.Module, int]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from seu_bench.data import InputShape
 from seu_bench.errors import RequestError
 
 #: Width, heads and blocks of the tiny size; hidden layers are four times as wide.
@@ -18,8 +19,9 @@ WIDTH, HEADS, DEPTH, HIDDEN = 192, 3, 12, 4
 LARGEST_PATCH, LEAST_PATCHES = 16, 7
 
 
-def vit_tiny(channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+def vit_tiny(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The tiny vision transformer; patches of 16 pixels for images of 224, of 4 for images of 28 or 32."""
+    channels, height, width = sample.shape
     sizes = [side for side in range(1, LARGEST_PATCH + 1) if not height % side and not width % side]
     fitting = [side for side in sizes if min(height, width) // side >= LEAST_PATCHES]
     if not fitting:

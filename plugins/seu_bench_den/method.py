@@ -48,6 +48,7 @@ class Den(GrowingMethod):
     """
 
     name = "den"
+    inputs = ("image", "features")
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of dynamically expandable networks; a schedule is that of each of a task's stages."""

@@ -68,8 +68,9 @@ def stage_of(trial: Trial, task: Any) -> GuardedStage[Any]:
     """Build the stage for a task of the searcher or of the creator on trial."""
     if isinstance(task, SearchTask):
         return GuardedStage(component_of(trial, "searcher"), task, task.space.fault)
-    before = task.model.frozen_state()
-    return GuardedStage(component_of(trial, "creator"), task, lambda path: task.model.result_fault(path, before))
+    creator, before = component_of(trial, "creator"), task.model.frozen_state()
+    task.model.wrap = getattr(creator.factory, "wrap", None)  # the model was grown for any creator
+    return GuardedStage(creator, task, lambda path: task.model.result_fault(path, before))
 
 
 def search_task(stream: TaskStream, *, task: int = 0, space: SearchSpace | None = None, seed: int = 0) -> SearchTask:

@@ -135,6 +135,7 @@ class Dgr(Method):
     """
 
     name = "dgr"
+    inputs = ("image",)
     scenarios = ("class", "domain")
     model: Scholar
 
@@ -166,7 +167,7 @@ class Dgr(Method):
         options, plan = checked_options(context, cls.Options), context.plan
         units = max(1, round(width_factor(context) * options.generator_width))
         with RandomState(derive_seed(context.seed, "generator")).active():
-            generator = ImageGenerator((plan.channels, plan.height, plan.width), options.latent, units)
+            generator = ImageGenerator(plan.input.sides, options.latent, units)
         with RandomState(derive_seed(context.seed, "model")).active():
             scholar = Scholar(*build_backbone(context), plan.classes_per_task, plan.scenario)
         scholar.generator = generator

@@ -145,6 +145,7 @@ class Hat(Method):
     """
 
     name = "hat"
+    inputs = ("image", "features")
     scenarios = ("task",)
     # On streams of a few steps the published penalty closes units before they have learned anything.
     check_options = {"hat_lambda": 0.05, "learning_rate": 0.1}

@@ -123,7 +123,8 @@ class Icarl(Method):
         with self.measuring(), torch.no_grad():
             self.memory.add_images(task.train, lambda images: self.by_batch(self.features, images))
             known = self.memory.all_images()
-            versions = [known.x, known.x.flip(dims=(3,))] if self.options.mirror else [known.x]
+            mirrors = self.options.mirror and known.x.dim() == 4
+            versions = [known.x, known.x.flip(dims=(3,))] if mirrors else [known.x]
             features = [self.by_batch(self.features, images) for images in versions]
             for label in known.y.unique():
                 means[label] = normalize(torch.cat([rows[known.y == label] for rows in features]).mean(dim=0), dim=0)

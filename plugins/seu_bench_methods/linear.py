@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from torch import nn
@@ -19,6 +20,7 @@ class Linear(Method):
 
     name = "linear"
     scenarios = ("task",)
+    inputs = ("image", "features")
     reference = REFERENCE_ROWS["linear"]
 
     class Options(SelectingOptions, TaskInferenceOptions):
@@ -32,4 +34,4 @@ class Linear(Method):
         """Return a linear head for each task on the pixels, its weights drawn from the run's seed."""
         plan = context.plan
         with RandomState(derive_seed(context.seed, "model")).active():
-            return BackboneModel(nn.Flatten(), plan.channels * plan.height * plan.width, plan.classes_per_task)
+            return BackboneModel(nn.Flatten(), math.prod(plan.input.shape), plan.classes_per_task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -57,6 +58,7 @@ class NearestMean(Method):
     name = "nearest_mean"
     Options = UntrainedOptions
     scenarios = ("class", "domain")
+    inputs = ("image", "features")
     reference = REFERENCE_ROWS["nearest_mean"]
     after_task_stage = "means"
     model: ClassMeans
@@ -65,7 +67,7 @@ class NearestMean(Method):
     def make_model(cls, context: StrategyContext) -> ClassMeans:
         """Return means of nothing yet."""
         plan = context.plan
-        return ClassMeans(plan.channels * plan.height * plan.width, plan.classes_per_task, plan.scenario)
+        return ClassMeans(math.prod(plan.input.shape), plan.classes_per_task, plan.scenario)
 
     def after_task(self, task: TaskData) -> None:
         """Take the task's images into the means, in one pass."""

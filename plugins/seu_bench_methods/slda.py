@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -100,6 +101,7 @@ class Slda(Method):
     """
 
     name = "slda"
+    inputs = ("image", "features")
     after_task_stage = "moments"
     model: Discriminant
 
@@ -116,7 +118,7 @@ class Slda(Method):
     def make_model(cls, context: StrategyContext) -> Discriminant:
         """Return the moments of nothing yet."""
         plan = context.plan
-        return Discriminant(plan.channels * plan.height * plan.width, plan.classes_per_task, plan.scenario)
+        return Discriminant(math.prod(plan.input.shape), plan.classes_per_task, plan.scenario)
 
     def after_task(self, task: TaskData) -> None:
         """Sum up the task's images in one pass, in double precision."""

@@ -41,6 +41,7 @@ class PathNet(Method):
     """
 
     name = "pathnet"
+    inputs = ("image", "features")
     scenarios = ("task",)
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):

@@ -62,6 +62,7 @@ class ReinforcedGrowth(GrowingMethod):
     """
 
     name = "rcl"
+    inputs = ("image", "features")
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of reinforced continual learning; ``lr_schedule`` and the schedule's are for trials and training."""

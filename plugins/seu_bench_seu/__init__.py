@@ -1,4 +1,4 @@
-"""SEU: the strategy, its search spaces, its multinomial searcher and its multinomial task-model creator.
+"""SEU: the strategy, its search spaces, its multinomial searcher and its multinomial task-model creators.
 
 Torch is imported only when one of them is built.
 """
@@ -9,7 +9,7 @@ from seu_bench import LazyFactory, Register, hookimpl
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
-from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
+from seu_bench_seu.options import ADAPTER, PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 
 @hookimpl
@@ -57,7 +57,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
 
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer ``mdl``."""
+    """Offer ``mdl`` and ``adapt``."""
     register(
         "mdl",
         CreatorFactory(
@@ -65,5 +65,16 @@ def register_creators(register: Register[CreatorFactory]) -> None:
             options=CreationOptions,
             build="seu_bench_seu.mdl:MdlCreation",
             estimate_passes=schedule_passes,
+        ),
+    )
+    register(
+        "adapt",
+        CreatorFactory(
+            "mdl's rule over new units and old ones with a 1x1 adapter and BatchNorm statistics of the task's own",
+            options=CreationOptions,
+            build="seu_bench_seu.adapt:AdaptCreation",
+            estimate_passes=schedule_passes,
+            wrap="seu_bench_seu.adapt:wrap",
+            largest=ADAPTER,
         ),
     )

@@ -16,7 +16,7 @@ import click
 
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
-from seu_bench.cli.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.config.toml_file import toml_text, validate_document
 from seu_bench.errors import ExitStatus, ResultsError, SeuBenchError
@@ -47,7 +47,7 @@ STATED: Final = (
 )
 
 
-@verbosity_options
+@quiet_option
 @request_command("results")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option(
@@ -177,7 +177,7 @@ def _model(results: Path, record: Record) -> bytes | None:
     return content
 
 
-@verbosity_options
+@quiet_option
 @request_command("data_root", "device", "plugin")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Seeds of each configuration.")

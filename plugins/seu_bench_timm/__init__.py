@@ -12,6 +12,7 @@ from seu_bench.plugin.registration import offer
 if TYPE_CHECKING:
     from torch import nn
 
+    from seu_bench.data import InputShape
     from seu_bench.plugin import Register
     from seu_bench.plugin.registration import Unavailable
     from seu_bench.training import BackboneFactory
@@ -24,11 +25,11 @@ class TimmNetwork:
     name: str
     summary: str = "one of timm's networks"
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
         """Build it without its head; it has the widths of its name, whatever ``factor`` is asked for."""
         from seu_bench_timm.networks import build
 
-        return build(self.name, channels, height, width)
+        return build(self.name, *sample.sides)
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Timm:
         check_name(name)
         return TimmNetwork(name)
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
         """Refuse: a network must be named."""
         raise RequestError("timm has many networks", where="backbone", remedy="name one, such as timm:resnet18")
 

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from seu_bench.cli.options import output_path, request_command
-from seu_bench.cli.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record_files import find_record
 
 
-@verbosity_options
+@quiet_option
 @request_command("results", "plugin")
 @click.argument("run", metavar="RUN")
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
@@ -38,7 +38,7 @@ def export(run: str, results: Path, task: int, output: Path | None, plugin: tupl
     click.echo(str(path) if is_quiet() else f"onnx: {path}")
 
 
-@verbosity_options
+@quiet_option
 @request_command("results", "log_options")
 @click.argument("run_name", metavar="RUN")
 @click.option(

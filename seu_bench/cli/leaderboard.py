@@ -13,7 +13,7 @@ from rich.text import Text
 
 from seu_bench.cli.options import known_metrics, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
-from seu_bench.cli.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
 from seu_bench.results.building import LeaderboardBuild, make_leaderboards, unranked_leaderboards
@@ -26,7 +26,7 @@ from seu_bench.results.record_metrics import known_metric
 from seu_bench.utils.text import printable_lines
 
 
-@verbosity_options
+@quiet_option
 @request_command("results")
 @click.option("--benchmark", default=None, help="Only this benchmark.")
 @click.option(

@@ -11,14 +11,14 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from seu_bench._version import __version__
-from seu_bench.cli.verbosity import verbosity_options
+from seu_bench.cli.verbosity import quiet_option
 from seu_bench.errors import ExitStatus, Interruption, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import LazyCommand
@@ -88,23 +88,16 @@ class CommandGroup(click.Group):
         if found is None or not (cmd_name in found or cmd_name in found.unavailable or found.faults):
             return None
         entry = found.find(cmd_name)
-        with _failures_of(entry):
+        try:
             return entry.factory.build()
+        except Exception as error:
+            owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
+            raise broken_plugin_error(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Complete names of commands, which are not imported for that, and the options of the group."""
         names = [CompletionItem(name) for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except Exception:
-            if ctx.invoked_subcommand is None or ctx.invoked_subcommand in CORE:
-                raise
-            with _failures_of(_others(plugin_commands())[ctx.invoked_subcommand]):
-                raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of core, then those of plugins with the package of each."""
@@ -129,19 +122,7 @@ def _others(found: Kind[CommandFactory] | None) -> dict[str, Entry[CommandFactor
     return {name: entry for name, entry in (found or {}).items() if name not in CORE}
 
 
-@contextlib.contextmanager
-def _failures_of(entry: Entry[CommandFactory]) -> Iterator[None]:
-    """Say of an exception that no command is to raise which plugin it comes from."""
-    try:
-        yield
-    except (SeuBenchError, click.ClickException, click.exceptions.Exit, click.Abort):
-        raise
-    except Exception as error:
-        owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
-        raise broken_plugin_error(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
-
-
-@verbosity_options
+@quiet_option
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="seu-bench")
 def cli() -> None:

@@ -49,20 +49,12 @@ class ProgressDisplay(_Display):
 
     Args:
         console: standard error by default, so that standard output holds results alone.
-        each_stage: whether to print a line per finished stage on a terminal, too.
         foretell: returns what is to be said of the time that a run of this cost takes.
     """
 
-    def __init__(
-        self,
-        console: Console | None = None,
-        *,
-        each_stage: bool = False,
-        foretell: Callable[[Cost], str] = lambda _: "",
-    ) -> None:
+    def __init__(self, console: Console | None = None, *, foretell: Callable[[Cost], str] = lambda _: "") -> None:
         super().__init__(console)
         self.forecast = Forecast(0)
-        self._each_stage = each_stage or self.bars.disable
         self._foretell = foretell
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
@@ -81,7 +73,7 @@ class ProgressDisplay(_Display):
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
-        """Update the bars; without a terminal, or if asked to, print a line per finished stage."""
+        """Update the bars; without a terminal, print a line per finished stage."""
         self.forecast.see(progress)
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
         accuracy = progress.report.accuracy
@@ -90,7 +82,7 @@ class ProgressDisplay(_Display):
         epoch = f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
         self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
         self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
-        if self._each_stage and progress.done:
+        if self.bars.disable and progress.done:
             spent = f"{progress.epoch} epoch{'s' * (progress.epoch != 1)} in {progress.seconds:.1f} s"
             self.say(f"{where}: {spent}, {note or 'accuracy not measured'}, about {left} left")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.options import output_path, request_command
-from seu_bench.cli.verbosity import is_quiet, is_verbose, verbosity_options
-from seu_bench.config.commands import command
+from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.plugin.registry import Registry
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def _layout(value: str) -> Layout:
         raise click.BadParameter(str(error)) from None
 
 
-@verbosity_options
+@quiet_option
 @request_command("results")
 @click.option(
     "--output",
@@ -79,8 +78,5 @@ def report(
     if written.figures:
         folder = written.figures[0].parent
         click.echo(f"figures: {len(written.figures) // 3} in {folder}, each as PDF, SVG and PNG")
-    for line in [*(written.figures if is_verbose() else ()), *written.outside]:
+    for line in written.outside:
         click.echo(f"  {line}")
-    if written.outside and not written.groups and not unranked:
-        shown = command("report", "--unranked", results=results)
-        click.echo(f"{shown} shows finished runs that are never ranked")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seu_bench.cli.options import format_option, request_command
-from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, progress_console, quiet_option
 from seu_bench.config.commands import command, unused_flags
-from seu_bench.config.options import format_option as format_value
 from seu_bench.config.run import Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import SeuBenchError
@@ -49,7 +48,7 @@ _SUMMARY: Final = (
 )
 
 
-@verbosity_options
+@quiet_option
 @request_command()
 @format_option
 def run(form: str, **fields: Any) -> None:
@@ -68,10 +67,7 @@ def run(form: str, **fields: Any) -> None:
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(_time, registry, resolved)
-            display = ProgressDisplay(progress_console(), each_stage=is_verbose(), foretell=foretell)
-            if is_verbose():
-                _print_resolved(resolved, display)
-            return display
+            return ProgressDisplay(progress_console(), foretell=foretell)
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     record, metrics = outcome.record, registry.known_metrics
@@ -106,33 +102,16 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     return f", about {format_seconds(seconds)}{advice}"
 
 
-def _print_resolved(run: ResolvedRun, display: ProgressDisplay) -> None:
-    from seu_bench.cli.tables import new_table
-    from seu_bench.data.dataset import default_data_root
-
-    request, tuned = run.request, f", tuned {run.tuned.id}" if run.tuned is not None else ""
-    display.say(f"run: {run.spec.run_id}, device {request.device}{tuned}")
-    display.say(f"results: {request.results.absolute()}")
-    display.say(f"data: {default_data_root(request.data_root)}")
-    parts = [("", run.options), *((f"{it.kind}.", it.options) for it in (run.searcher, run.creator) if it is not None)]
-    options = ((f"{prefix}{key}", value) for prefix, part in parts for key, value in part.model_dump().items())
-    rows = [(key, "-" if value is None else format_value(value)) for key, value in options]
-    display.console.print(new_table("options", ("=option", "value"), rows))
-
-
 def _print_outcome(
     request: Request, outcome: Outcome, boards: tuple[Leaderboard, ...], metrics: Mapping[str, Metric]
 ) -> None:
     from rich.text import Text
 
-    from seu_bench.cli.tables import record_summary, wide_console
+    from seu_bench.cli.tables import wide_console
 
     console, record = wide_console(), outcome.record
-    if is_verbose():
-        console.print(record_summary(record, metrics))
-    else:
-        for line in summary_lines(record, request.results, metrics):
-            console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
+    for line in summary_lines(record, request.results, metrics):
+        console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
     if outcome.reused:
         click.echo("the run was finished before; nothing was computed (--restart runs it again)")
     click.echo(f"record: {outcome.path}")

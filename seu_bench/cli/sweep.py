@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seu_bench.cli.options import fields_command, format_option
-from seu_bench.cli.verbosity import is_quiet, is_verbose, progress_console, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, progress_console, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.config.options import format_option as format_value
 from seu_bench.config.options import parse_assignments
@@ -20,7 +20,6 @@ from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.labels import benchmark_title
 from seu_bench.results.leaderboard import count
-from seu_bench.results.record_metrics import METRICS
 from seu_bench.sweeps.spec import SweepSpec, make_spec, parse_axes
 from seu_bench.sweeps.tune_spec import DECIDED, TuneSpec, make_tune_spec
 from seu_bench.utils.text import format_seconds
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from seu_bench.cli.progress import SweepDisplay
     from seu_bench.results.metric import Metric
-    from seu_bench.sweeps.driver import JobResult, SweepResult
+    from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import PlannedJob, SweepPlan
     from seu_bench.sweeps.tuning import TuneResult
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 _MOST_TRIALS: Final = 30
 
 
-@verbosity_options
+@quiet_option
 @fields_command(SweepSpec, SweepSpec.model_fields.keys() - {"options"}, unset=True)  # options are lists
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -142,7 +141,6 @@ def plan_lines(plan: SweepPlan, slots: int | None) -> Iterator[RenderableType]:
 
 def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metric], form: str) -> None:
     """Write leaderboards unless the sweep was interrupted, and print how each job ended."""
-    from seu_bench.cli.tables import wide_console
     from seu_bench.results.building import make_leaderboards
 
     paths: list[Path] = []
@@ -159,15 +157,13 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
         ]
         click.echo(json.dumps({"exit_status": result.exit_code, "jobs": jobs}, indent=1))
         return
+    for record in result.records if is_quiet() else ():
+        click.echo(record.run_id)
+    for job in result.jobs:
+        if job.status not in ("finished", "pending"):
+            click.echo(f"{job.job.label}: {job.status}: {job.message}", err=is_quiet())
     if is_quiet():
-        for record in result.records:
-            click.echo(record.run_id)
-        for job in result.jobs:
-            if job.status not in ("finished", "pending"):
-                click.echo(f"{job.job.label}: {job.status}: {job.message}", err=True)
         return
-    if (table := result_table(result)) is not None:
-        wide_console().print("", table, "", sep="\n")
     unranked = [record for record in result.records if not record.may_be_ranked]
     if unranked and result.interruption is None:
         shown = command("leaderboard", "--unranked", results=results)
@@ -179,22 +175,7 @@ def _print_result(result: SweepResult, results: Path, metrics: Mapping[str, Metr
         click.echo(f"leaderboard: {path}")
 
 
-def result_table(result: SweepResult) -> Table | None:
-    """Return a row for each job that ran, failed or is pending; ``None`` if all were finished before."""
-    from seu_bench.cli.tables import new_table
-
-    def row(job: JobResult) -> tuple[str, ...]:
-        record = job.record if job.status == "finished" else None
-        cells = [METRICS[it].format(record.metrics.get(it)) if record else "-" for it in ("acc", "mixed_score")]
-        time = format_seconds(record.seconds) if record else "-"
-        message = job.message.partition("\n")[0]  # the rest was printed when it happened
-        return job.job.label, job.status, *cells, time, message
-
-    rows = [row(job) for job in result.jobs if job.made or job.status != "finished"]
-    return new_table("jobs", ("job", "=", ">acc", ">mixed score", ">time", ""), rows) if rows else None
-
-
-@verbosity_options
+@quiet_option
 @fields_command(TuneSpec, TuneSpec.model_fields.keys() - {*DECIDED, "options", "space"}, unset=True)
 @click.option(
     "-g",
@@ -269,7 +250,7 @@ def _display(plan: SweepPlan, slots: int | None) -> Iterator[SweepDisplay]:
 def _tune_lines(spec: TuneSpec, result: TuneResult) -> Iterator[RenderableType]:
     from seu_bench.cli.tables import literal
 
-    yield trial_table(spec, result, len(result.trials) if is_verbose() else _MOST_TRIALS)
+    yield trial_table(spec, result)
     yield ""
     statuses = Counter(job.status for sweep in result.sweeps for job in sweep.jobs)
     yield literal(", ".join(f"{number:,} {status}" for status, number in statuses.items()))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
-from seu_bench.cli.verbosity import is_quiet, verbosity_options
+from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.errors import ExitStatus
 from seu_bench.plugin.registry import use_plugins
 
@@ -22,7 +22,7 @@ _SCOPE = (
 _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 
-@verbosity_options
+@quiet_option
 @request_command("results", "data_root", "device", "plugin")
 @click.argument("run", metavar="RUN")
 @click.option(

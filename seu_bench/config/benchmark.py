@@ -158,7 +158,7 @@ class BenchmarkSpec(Frozen):
         """
         if not overrides:
             return self
-        return _complete(self.model_dump(exclude_unset=True), overrides, f"the benchmark {self.name!r}")
+        return _complete(self.model_dump(), overrides, f"the benchmark {self.name!r}")
 
     @property
     def title(self) -> str:

@@ -422,7 +422,8 @@ class NpzSource(OwnFiles):
         try:
             return _npz_images(name, values)
         except ValueError as error:
-            hint = "; tables of numbers are kind = 'features'" if values.dtype.kind in "uif" else ""
+            is_table = values.ndim == 2 and values.dtype.kind in "uif"
+            hint = "; tables of numbers are kind = 'features'" if is_table else ""
             raise ValueError(f"{error}{hint}") from error
 
     def vocabulary(self, splits: Sequence[RawSplit]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,10 +64,13 @@ class FeaturesSource(NpzSource):
             if (size := self.path.stat().st_size) > (free := free_host_memory()):
                 raise ValueError(f"it takes {size:,} bytes of memory, and {free:,} are free")
             if self.path.suffix.lower() == ".csv":
-                frame = pd.read_csv(opened, low_memory=False)
-                if not isinstance(frame.index, pd.RangeIndex):
-                    raise ValueError("its rows have more values than the header has names")
-                return frame
+                with warnings.catch_warnings():
+                    # By default the first column of such a table would be taken for the names of rows.
+                    warnings.simplefilter("error", pd.errors.ParserWarning)
+                    try:
+                        return pd.read_csv(opened, low_memory=False, index_col=False)
+                    except pd.errors.ParserWarning as error:
+                        raise ValueError("its rows have more values than the header has names") from error
             try:
                 return pd.read_parquet(opened, engine="pyarrow")
             except ImportError as error:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
 from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.planning import StreamPlan, plan_stream
@@ -36,6 +36,8 @@ from seu_bench.training.interfaces import (
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
+#: A network for each kind of sample, which is proposed where another one does not take it.
+USUAL_BACKBONES: Final[Mapping[InputKind, str]] = {"image": "alexnet", "features": "mlp", "tokens": "embedding"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ class ResolvedRun:
         """A data set, or its synthetic stand-in."""
         with _name_source_errors(name, self.packages):
             if not self.spec.synthetic:
-                return self.sources[name].load(self.request.data_root)
+                data = self.sources[name].load(self.request.data_root)
+                _check_kind(self.sources[name], data.info)
+                return data
             from seu_bench.data.synthetic import synthetic_dataset
 
             return synthetic_dataset(self.sources[name].info(self.request.data_root), SYNTHETIC_SEED)
@@ -168,7 +172,15 @@ def _infos(
     for name, source in sources.items():
         with _name_source_errors(name, packages):
             found[name] = source.info(data_root)
+            _check_kind(source, found[name])
     return found
+
+
+def _check_kind(source: DatasetSource, info: DatasetInfo) -> None:
+    """Refuse a data set of another kind than its source says, by which a network was chosen."""
+    if info.kind != (kind := getattr(source, "kind", "image")):
+        what = f"data set {info.name!r} has samples of the kind {info.kind!r}, and its source says {kind!r}"
+        raise DataError(what, remedy=f"give the source an attribute kind = {info.kind!r}")
 
 
 @dataclass(frozen=True)
@@ -270,6 +282,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     )
     replaced = {*request.options, *(picked.preset if is_default else ())}
     tuned = tuned if chosen.keys() - replaced else None
+    for name, used in sources.items():
+        _require_input(registry, request.strategy, picked, getattr(used, "kind", "image"), name)
     code = _code(registry, request, picked, packages)
     parts = components.get("searcher"), components.get("creator"), picked.backbone, picked.space
     run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
@@ -359,6 +373,41 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
     raise ScenarioError(
         what + (", and needs the task label of each image" if known == ("task",) else ""), where=where, remedy=remedy
     )
+
+
+def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ...] | None:
+    """Return the kinds of samples that a strategy says it can learn, with these options; ``None``: it does not say."""
+    own: Any = getattr(factory, "inputs", None)
+    own = own(options) if callable(own) else own
+    if own is None and not isinstance(options, BackboneOptions) and not factory.components:
+        own = ("image",)  # where components are searched and created, they say it
+    return None if own is None else tuple(own)
+
+
+def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, kind: InputKind, dataset: str) -> None:
+    """Refuse a strategy or a network that cannot learn a data set's samples by a RequestError that names others."""
+    taking = [name for name, it in registry.backbones.items() if kind in taken_inputs(it.factory)]
+    usual = USUAL_BACKBONES[kind]
+    known = inputs_of(picked.factory, picked.options)
+    if known is not None and kind not in known:
+        what, key = f"strategy {strategy!r} learns {_plural(known)}", f"--strategy {strategy}"
+        remedy = f"choose one that takes a backbone, e.g. naive, replay or ewc with -o backbone={usual}"
+    elif picked.backbone is not None and kind not in taken_inputs(picked.backbone):
+        name = getattr(picked.options, "backbone", "")
+        what, key = f"network {name!r} takes {_plural(taken_inputs(picked.backbone))}", f"-o backbone={name}"
+        remedy = f"give -o backbone={usual}; those that take {_plural([kind])}: {', '.join(taking)}"
+    else:
+        return
+    raise RequestError(f"{what}, and data set {dataset!r} has {_plural([kind])}", where=key, remedy=remedy)
+
+
+def _plural(kinds: Iterable[str]) -> str:
+    return " and ".join(kind.replace("image", "images") for kind in kinds)
+
+
+def taken_inputs(backbone: BackboneFactory) -> Sequence[str]:
+    """Return the kinds of samples that a network takes."""
+    return getattr(backbone, "inputs", ("image",))
 
 
 class TunedFiles:

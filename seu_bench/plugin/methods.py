@@ -36,7 +36,8 @@ PLUGINS: Final = "SEU_BENCH_PLUGINS"
 CLASSES: Final[dict[str, type[Method]]] = {}
 #: What a factory of a strategy is asked for, and the class has by another name or by the same.
 _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
-    name: name for name in ("build", "check_options", "components", "fixed_parameters", "presets", "reference")
+    name: name
+    for name in ("build", "check_options", "components", "fixed_parameters", "inputs", "presets", "reference")
 }
 
 _LOADED: Final[dict[Path, PluginFile]] = {}

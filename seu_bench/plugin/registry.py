@@ -291,7 +291,7 @@ class Registry:
     """Everything that plugins offer, those installed by default; ``faults`` say why some, or parts, cannot be used."""
 
     def __init__(self, manager: PluginManager | None = None) -> None:
-        from seu_bench.results.metric import as_metric
+        from seu_bench.results.metric import Metric
         from seu_bench.results.record_metrics import METRICS
 
         self.manager = load_plugins() if manager is None else manager
@@ -307,7 +307,9 @@ class Registry:
         self.datasets: Kind[DatasetSource] = kind("data set", "datasets")
         # Our own come first, so that no plugin can change what leaderboards compare.
         ours = {name: Entry(name, metric, "core", PACKAGE) for name, metric in METRICS.items()}
-        self.metrics: Kind[Metric] = kind("metric", "metrics", ours, as_metric)
+        self.metrics: Kind[Metric] = kind(
+            "metric", "metrics", ours, lambda given: given if isinstance(given, Metric) else Metric(given)
+        )
         self.executors: Kind[ExecutorFactory] = kind("executor", "executors", needs="options build")
         self.loggers: Kind[LoggerFactory] = kind("logger", "loggers", needs="options build")
         self.commands: Kind[CommandFactory] = kind("command", "commands", needs="build")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from seu_bench.utils.text import format_seconds
 
@@ -41,15 +41,6 @@ UNITS: Final[Mapping[str, Unit]] = {
     "seconds": Unit(1, ",.1f", format_seconds),
     "bytes": Unit(1e-6, ",.3f", lambda value: f"{value / 1e6:,.3f} MB"),
 }
-
-
-class MetricFunction(Protocol):
-    """A plugin's metric in its simplest form; every other attribute of :class:`Metric` is optional."""
-
-    summary: str
-
-    def __call__(self, record: Record) -> Value:
-        """Compute the metric of a record."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +107,3 @@ def _measurement(value: Value) -> Value:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"it gave {value!r}, which is no number")
     return value if math.isfinite(value) else None
-
-
-def as_metric(given: Metric | MetricFunction) -> Metric:
-    """Return what a plugin registered as a metric: its attributes by the names of :class:`Metric`, if it has them."""
-    if isinstance(given, Metric):
-        return given
-    known = [field.name for field in fields(Metric) if field.name != "compute" and hasattr(given, field.name)]
-    return Metric(given, **{name: getattr(given, name) for name in known})

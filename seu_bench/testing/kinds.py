@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from seu_bench.config.options import build_options
 from seu_bench.config.run import Request
-from seu_bench.data.dataset import DatasetSource
+from seu_bench.data.dataset import DatasetSource, InputShape
+from seu_bench.data.sources import definition_source
 from seu_bench.data.streams import build_stream
-from seu_bench.engine.resolve import named_backbone, resolve
+from seu_bench.data.tasks import dataset_names
+from seu_bench.engine.resolve import USUAL_BACKBONES, named_backbone, resolve, taken_inputs
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
@@ -29,8 +31,12 @@ from seu_bench.testing.trial import Contract, Trial, check_sizes, load_registry,
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.training.method import Method
 
-#: Channels, height and width of the images that a backbone is tried with: tiny, MNIST's, CIFAR's, and not square.
-SHAPES: Final = ((1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 24, 32))
+#: What a backbone is tried with: tiny images, MNIST's, CIFAR's, and not square; features, and tokens.
+SAMPLES: Final = (
+    *(InputShape("image", shape) for shape in ((1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 24, 32))),
+    InputShape("features", (30,)),
+    InputShape("tokens", (12,), vocabulary=50),
+)
 
 
 class FineTuning(Method):
@@ -62,21 +68,26 @@ class BackboneContract(Contract):
         example = getattr(load_registry(self.plugins).backbones.find(self.backbone).factory, "example", None)
         return self.backbone if example is None else f"{self.backbone}:{example}"
 
-    @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
-    def test_maps_images_to_features(self, shape: tuple[int, int, int]) -> None:
-        """Images ``[N, C, H, W]`` become finite features ``[N, F]``; in evaluation each image's by itself."""
-        factory, images = named_backbone(load_registry(self.plugins), self._name()), torch.randn(4, *shape)
+    @pytest.mark.parametrize("shape", SAMPLES, ids=lambda it: "x".join(map(str, it.shape)))
+    def test_maps_images_to_features(self, shape: InputShape) -> None:
+        """Images ``[N, C, H, W]`` become finite features ``[N, F]``; in evaluation each image's by itself. So do other
+        samples that it takes."""
+        factory, images = named_backbone(load_registry(self.plugins), self._name()), torch.randn(4, *shape.shape)
+        if shape.kind not in taken_inputs(factory):
+            pytest.skip(f"it does not take {shape.kind}")
+        if shape.vocabulary is not None:
+            images = torch.randint(shape.vocabulary, images.shape)
         try:
-            network, features = factory.build(*shape, 0.5)
+            network, features = factory.build(shape, 0.5)
         except RequestError as error:
-            pytest.skip(f"it refuses images of {shape}: {error.what}")
+            pytest.skip(f"it refuses {shape}: {error.what}")
         require(isinstance(network, nn.Module), f"build() must return a torch module first, not {network!r:.100}")
         for training in (True, False):
             found = network.train(training)(images)
             told = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             require(
                 told == (4, features) and bool(torch.isfinite(found).all()),
-                f"4 images of {shape} gave {told}; features must be finite and of shape {(4, features)}, as build() "
+                f"4 {shape} gave {told}; features must be finite and of shape {(4, features)}, as build() "
                 "says by the number that it returns second",
             )
         apart = torch.cat([network(image[None]) for image in images])
@@ -87,6 +98,8 @@ class BackboneContract(Contract):
 
     def test_is_learned_with(self, tmp_path: Path) -> None:
         """Fine-tuning on it learns three tasks; sizes are those that the cost estimate said."""
+        if "image" not in taken_inputs(named_backbone(load_registry(self.plugins), self._name())):
+            pytest.skip("the tiny streams are of images")
         trial = Trial("fine_tuning", {"backbone": self._name(), **self.options}, [*self.plugins, OffersFineTuning()])
         learner = trial.learner("tiny_three")
         for task in range(learner.tasks):
@@ -127,12 +140,15 @@ class DatasetContract(Contract):
         """What ``info`` says, in arrays of that shape and range, and the same each time: records have its checksum."""
         _skip_without_files(self.dataset, source, self.root)
         loaded, info = source.load(self.root).check(), source.info(self.root)
+        kind = getattr(source, "kind", "image")
+        require(info.kind == kind, f"its samples are {info.kind}: give the source an attribute kind; it says {kind}")
         require(loaded.info == info, f"what is loaded says that it is {loaded.info}, and info() says {info}")
         for name in ("train", "test"):
             labels, said = getattr(loaded, name).labels, getattr(info, f"{name}_per_class")
             counts = np.bincount(labels, minlength=info.num_classes).tolist()
             require(said is None or counts == [*said], f"{name}_per_class is {said}, and there are {counts}")
-        require(source.load(self.root).checksum() == loaded.checksum(), "a second load() gave other images or labels")
+        again = source.load(self.root).check()
+        require(again.checksum() == loaded.checksum(), "a second load() gave other images or labels")
 
 
 class BenchmarkContract(Contract):
@@ -155,6 +171,10 @@ class BenchmarkContract(Contract):
         require(spec.name == self.benchmark, f"it is registered as {self.benchmark!r} and calls itself {spec.name!r}")
         require(factory.load() == spec, "a second load() gave another benchmark")
         common: dict[str, Any] = {"strategy": "fine_tuning", "benchmark": self.benchmark, "data_root": self.root}
+        name = dataset_names(spec)[0]
+        own = spec.datasets.get(name)
+        source = definition_source(own, name) if own else registry.datasets.find(name).factory
+        common["options"] = {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
         runs = [resolve(registry, Request(protocol=protocol, **common)) for protocol in spec.protocols]
         try:
             for run in runs:

@@ -37,10 +37,10 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
         may_be_frozen: whether the caller heeds the option ``frozen``; otherwise it is refused.
 
     Returns:
-        A module from images ``[N, channels, height, width]`` to features ``[N, F]``, and ``F``.
+        A module from batches ``[N, *plan.input.shape]`` to features ``[N, F]``, and ``F``.
 
     Raises:
-        RequestError: no backbone was chosen, it does not fit the stream's images, or the weights not the backbone.
+        RequestError: no backbone was chosen, it does not fit the stream's samples, or the weights not the backbone.
     """
     from torch.nn.modules.dropout import _DropoutNd
 
@@ -60,7 +60,7 @@ def build_backbone(context: StrategyContext, *, may_be_frozen: bool = False) -> 
             remedy="leave the option out, or choose a strategy of heads on a backbone, such as naive or ewc",
         )
     plan, factor = context.plan, dropout_factor(context)
-    network, features = context.backbone.build(plan.channels, plan.height, plan.width, width_factor(context))
+    network, features = context.backbone.build(plan.input, width_factor(context))
     for module in network.modules():
         if isinstance(module, _DropoutNd):
             module.p = min(1.0, factor * module.p)

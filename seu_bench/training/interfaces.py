@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seu_bench.config.protocol import ProtocolSpec
+    from seu_bench.data.dataset import InputShape
     from seu_bench.data.planning import StreamPlan
     from seu_bench.training.stage import ProgressCallback, Stage
 
@@ -26,20 +27,21 @@ class BackboneFactory(Protocol):
     """A network below the heads, for strategies that take one (``-o backbone=``).
 
     One that stands for many has a method ``select(name)``, which returns the factory for ``-o backbone=KIND:NAME``, and
-    ``example``, a name that contracts try.
+    ``example``, a name that contracts try. One that takes other samples than images has ``inputs``, the kinds that it
+    takes, e.g. ``("image", "features")``.
     """
 
     summary: str
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        """Build a module from images ``[N, channels, height, width]`` to features ``[N, F]``, and return it with ``F``.
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+        """Build a module from batches ``[N, *sample.shape]`` to features ``[N, F]``, and return it with ``F``.
 
         Args:
-            channels, height, width: of an image.
+            sample: what the network takes, e.g. of images ``channels, height, width = sample.shape``.
             factor: multiplies the widths of hidden layers; 1 is the published network.
 
         Raises:
-            RequestError: the network does not fit such images.
+            RequestError: the network does not fit such samples.
         """
 
 
@@ -211,6 +213,8 @@ class StrategyFactory(Protocol):
 
     A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
     are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given. It may have
+    ``inputs``, the kinds of samples that it can learn, or a function that returns them, given its options; without it,
+    those of its backbone, or images. It may have
     ``reference``, a few words on what it is a reference of: its runs are then shown beside the rows of a leaderboard,
     never ranked. With ``reference_components``, names by kind, only runs with these are.
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from seu_bench.config.common_options import BackboneOptions, TrainingOptions
 from seu_bench.config.options import Options
-from seu_bench.config.streams import SCENARIOS
+from seu_bench.config.streams import SCENARIOS, InputKind
 from seu_bench.data.avalanche import MixedBatches
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
@@ -46,6 +46,8 @@ class Method(StagedStrategy):
     Attributes:
         name: by which it is offered; empty: it is not.
         scenarios: those that it can learn.
+        inputs: kinds of samples that it can learn, of those that its backbone takes; ``None``: all of these, and images
+            where it takes no backbone.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
         check_options: options with which it learns the tiny streams of ``seu-bench check-plugin``.
@@ -78,6 +80,7 @@ class Method(StagedStrategy):
     #: :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
     Options: ClassVar[type[Options]] = BackboneOptions
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
+    inputs: ClassVar[tuple[InputKind, ...] | None] = None
     reference: ClassVar[str | None] = None
     components: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.common_options import BackboneOptions
 from seu_bench.config.run import ComputeConfig
+from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import TaskImages
 from seu_bench.data.planning import StreamPlan
 from seu_bench.data.streams import TaskSplits, TaskStream
@@ -154,8 +155,8 @@ class _StandInFactory:
     flops: PassFlops
     summary = ""
 
-    def build(self, channels: int, height: int, width: int, factor: float) -> tuple[nn.Module, int]:
-        network, features = self.factory.build(channels, height, width, factor)
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+        network, features = self.factory.build(sample, factor)
         return StandIn(network, features, self.flops), features
 
 

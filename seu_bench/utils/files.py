@@ -8,19 +8,9 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Final
 
 from seu_bench.errors import ResultsError
 
-#: What a path that is no regular file is, by the type in its mode.
-KINDS: Final = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFLNK: "a link",
-}
 #: Ending of files that are being written.
 PART = ".part"
 
@@ -64,14 +54,13 @@ def check_output(path: Path) -> None:
         ResultsError: there is a folder, link, device, pipe or socket, or the path cannot be looked at.
     """
     try:
-        kind = stat.S_IFMT(path.lstat().st_mode)
+        is_file = stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
-    if kind != stat.S_IFREG:
-        what = f"will not be replaced: it is {KINDS.get(kind, 'something else')}, not a regular file"
-        raise ResultsError(what, where=str(path), remedy="name a file")
+    if not is_file:
+        raise ResultsError("will not be replaced: it is not a regular file", where=str(path), remedy="name a file")
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> ResultsError:

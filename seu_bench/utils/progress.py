@@ -72,15 +72,8 @@ class Bar:
 
     def advance(self, count: float = 1) -> None:
         """Add ``count`` to what is done."""
-        self._update(advance=count)
-
-    def expect(self, total: float) -> None:
-        """Set how much there is to do."""
-        self._update(total=total)
-
-    def _update(self, **change: float) -> None:
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, **change)  # type: ignore[arg-type]
+            self._progress.update(self._task, advance=count)
             if not self._progress.live.is_started and time.monotonic() - self._began > DELAY:
                 self._progress.start()
 

@@ -1,4 +1,4 @@
-"""How much commands say: --quiet and --verbose on either side of the name, and --format json."""
+"""How much commands say: --quiet on either side of the name, and --format json."""
 
 from __future__ import annotations
 
@@ -40,22 +40,11 @@ def test_quiet_commands(command: Command, record: Record, results: Path) -> None
     """Each prints what a script would go on with: files, ids, or the verdict."""
     place = ("--results", results)
     assert command("leaderboard", "-q", *place).out == ""
-    assert command("-q", "report", "--top", 0, *place).out == f"{results / 'report.html'}\n"
+    assert command("-q", "report", "--unranked", "--top", 0, *place).out == f"{results / 'report.html'}\n"
     assert command("verify", record.run_id, "-q", *place) == Answer(0, "no difference found\n", "")
     assert command("sweep", "-q", *SMALL, *place) == Answer(0, f"{record.run_id}\n", "")
     pending = command("sweep", "-q", "--dry-run", "--seeds", "0-2", *SMALL, *place)
     assert len(pending.out.splitlines()) == 2 and record.run_id not in pending.out
-
-
-def test_verbose(command: Command, results: Path) -> None:
-    """What was resolved, and everything of the record."""
-    answer = command("run", *SMALL, "--seed", 1, "-o", "momentum=0.5", "-v", "--results", results)
-    run_id = next(line.removeprefix("run: ") for line in answer.err.splitlines() if line.startswith("run: "))
-    rows = [line.split() for line in answer.err.splitlines()]
-    assert ["momentum", "0.5"] in rows and ["lr_schedule", "cosine"] in rows
-    assert f"results: {results}" in answer.err
-    shown = command("show", run_id.partition(",")[0], "--results", results).out
-    assert answer.status == 0 and answer.out.startswith(shown) and "seu-bench show" not in answer.out
 
 
 def test_json_is_the_file(command: Command, record: Record, results: Path) -> None:

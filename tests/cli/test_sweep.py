@@ -41,13 +41,13 @@ def jobs_line(answer: Answer) -> str:
 
 
 def test_failing_jobs(command: Command, tmp_path: Path) -> None:
-    """The others are made; a failure is a row with its message; what is finished is not made again."""
+    """The others are made; a failure is told with its message; what is finished is not made again."""
     asked = ("sweep", *FAILING, "--seeds", "0-1", "--protocol", "quick", *IN_TURN, "--results", tmp_path)
     first = command(*asked)
     assert first.status == 1
     assert jobs_line(first) == "4 jobs: 0 finished, 4 pending"
     assert re.search(r"^2 finished, 2 failed$", first.out, re.MULTILINE)
-    row = r"^ split_digits quick: tiny \(fault=diverge.* +failed +- +- +- +the loss became nan"
+    row = r"^split_digits quick: tiny \(fault=diverge.*: failed: the loss became nan"
     assert len(re.findall(row, first.out, re.MULTILINE)) == 2
     assert re.search(
         r"^\[2/4\] .*fault=diverge.*, seed 0: failed: the loss became nan .*error\.txt", first.err, re.MULTILINE

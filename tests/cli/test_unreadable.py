@@ -63,7 +63,7 @@ def test_unreadable_run_is_listed(command: Command, results: Path) -> None:
 
 
 def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> None:
-    """A page is not replaced by an empty one unless that is asked for."""
+    """A page is not replaced by an empty one."""
     assert command("report", "--top", 0, "--results", results).status == 0
     page = results / "report.html"
     before = page.read_bytes()
@@ -71,10 +71,8 @@ def test_report_does_not_shrink_to_nothing(command: Command, results: Path) -> N
         (folder / "record.json").write_text("{}")
     answer = command("report", "--top", 0, "--results", results)
     assert answer.status == 2
-    assert "would be replaced by an empty one" in answer.err
+    assert "no record can be reported" in answer.err
     assert page.read_bytes() == before
-    page.unlink()
-    assert command("report", "--top", 0, "--results", results).status == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "device"])
@@ -111,6 +109,6 @@ def test_output_is_a_regular_file(command: Command, results: Path, tmp_path: Pat
     mode = path.lstat().st_mode
     answer = command("report", "--top", 0, "--output", path, "--results", results)
     assert answer.status == 2
-    assert f"it is a {kind}, not a regular file" in answer.err and str(path) in answer.err
+    assert "it is not a regular file" in answer.err and str(path) in answer.err
     assert path.lstat().st_mode == mode
     assert not (tmp_path / "elsewhere").exists()

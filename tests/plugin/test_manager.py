@@ -17,7 +17,7 @@ from seu_bench.config.options import Options
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry, load_plugins
-from seu_bench.results.metric import MetricFunction
+from seu_bench.results.metric import Metric
 from seu_bench.training.interfaces import StrategyFactory
 
 CORE = Path(seu_bench.__file__).resolve().parent
@@ -109,7 +109,7 @@ class Offering:
         register(self.name, SimpleNamespace(options=Options, build=None))  # type: ignore[arg-type]
 
     @hookimpl
-    def register_metrics(self, register: Register[MetricFunction]) -> None:
+    def register_metrics(self, register: Register[Metric]) -> None:
         register(self.name, len)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ import torch
 from support.commands import Command
 from support.tiny import context, registry
 
+from seu_bench.data import InputShape
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError
 from seu_bench.models.backbone import BackboneModel
@@ -49,7 +50,7 @@ def test_alexnet(image: tuple[int, int, int], factor: float, sizes: tuple[int, .
     first, second, third, features = sizes
     layers = [convolution(image[0], first), convolution(first, second), convolution(second, third)]
     layers += [linear(flat, features), linear(features, features)]
-    backbone, width = registry().backbones.find("alexnet").factory.build(*image, factor)
+    backbone, width = registry().backbones.find("alexnet").factory.build(InputShape("image", image), factor)
     found = [sum(parameter.numel() for parameter in module.parameters()) for module in backbone]
     assert [size for size in found if size] == layers
     assert width == features
@@ -59,7 +60,7 @@ def test_alexnet(image: tuple[int, int, int], factor: float, sizes: tuple[int, .
 @pytest.mark.parametrize(("factor", "hidden"), [(1, 400), (0.5, 200), (0.0001, 1)])
 def test_mlp(factor: float, hidden: int) -> None:
     """Two hidden layers of one width on all pixels."""
-    backbone, width = registry().backbones.find("mlp").factory.build(1, 28, 28, factor)
+    backbone, width = registry().backbones.find("mlp").factory.build(InputShape("image", (1, 28, 28)), factor)
     assert count_parameters(backbone) == linear(784, hidden) + linear(hidden, hidden)
     assert width == hidden
     features = backbone(torch.randn(3, 1, 28, 28))
@@ -69,7 +70,7 @@ def test_mlp(factor: float, hidden: int) -> None:
 @pytest.mark.parametrize("factor", [1, 0.25])
 def test_linear(factor: float) -> None:
     """No layer of its own: its features are the pixels, channel by channel and row by row, whatever the factor."""
-    backbone, width = registry().backbones.find("linear").factory.build(3, 5, 7, factor)
+    backbone, width = registry().backbones.find("linear").factory.build(InputShape("image", (3, 5, 7)), factor)
     images = torch.randn(2, 3, 5, 7)
     features = backbone(images)
     assert (count_parameters(backbone), width, features.shape) == (0, 105, (2, 105))
@@ -86,7 +87,9 @@ def residual(inputs: int, outputs: int, *, shortcut: bool) -> int:
 @pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 20), (1, 1, 20), (3, 0.25, 5)])
 def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
     """A stem and eight blocks; three of them halve the image, double the channels, and have a shortcut of their own."""
-    backbone, width = registry().backbones.find("resnet18").factory.build(channels, 32, 32, factor)
+    backbone, width = (
+        registry().backbones.find("resnet18").factory.build(InputShape("image", (channels, 32, 32)), factor)
+    )
     groups = [first, 2 * first, 4 * first, 8 * first]
     expected = convolution(channels, first, bias=False) + 2 * first
     expected += residual(first, first, shortcut=False)
@@ -107,7 +110,9 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
 @pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 16), (1, 1, 16), (3, 0.25, 4)])
 def test_resnet32(channels: int, factor: float, first: int) -> None:
     """A stem and fifteen blocks in three groups; no shortcut has parameters, so that there are 31 convolutions."""
-    backbone, width = registry().backbones.find("resnet32").factory.build(channels, 32, 32, factor)
+    backbone, width = (
+        registry().backbones.find("resnet32").factory.build(InputShape("image", (channels, 32, 32)), factor)
+    )
     groups = [first, 2 * first, 4 * first]
     expected = convolution(channels, first, bias=False) + 2 * first
     expected += 5 * residual(first, first, shortcut=False)

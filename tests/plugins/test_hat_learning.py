@@ -10,6 +10,7 @@ import torch
 from support.tiny import build, class_stream, context, learn, registry
 from torch import nn
 
+from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench_methods.hat import GatedModel, Hat, compensate_gradient, gradient_mask, used_anew
@@ -204,8 +205,8 @@ def test_penalty_without_free_units_is_zero() -> None:
 
 def test_hat_mlp() -> None:
     """Two layers of 2000, dropout of .2 on the pixels and .5 behind both."""
-    backbone, features = registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 1.0)
+    backbone, features = registry().backbones.find("hat_mlp").factory.build(InputShape("image", (1, 28, 28)), 1.0)
     assert features == 2000
     assert sum(weight.numel() for weight in backbone.parameters()) == 785 * 2000 + 2001 * 2000
     assert [module.p for module in backbone if hasattr(module, "p")] == [0.2, 0.5, 0.5]
-    assert registry().backbones.find("hat_mlp").factory.build(1, 28, 28, 0.25)[1] == 500
+    assert registry().backbones.find("hat_mlp").factory.build(InputShape("image", (1, 28, 28)), 0.25)[1] == 500

@@ -353,9 +353,9 @@ LIES: dict[str, tuple[Callable[[Lie], object], str]] = {
     "a run of no manifest": (stray, "belongs to no submission"),
     "a submitter that looks like another": (lookalike, "its submitter is that of"),
     "markup in a manifest": (hostile_manifest, "contact: '<script>' holds markup"),
-    "a manifest that is a pipe": (pipe("manifest"), "a pipe, not a regular file"),
-    "a record that is a pipe": (pipe("record.json"), "a pipe, not a regular file"),
-    "a model that is a link": (link(MODEL_NAME), "a link, not a regular file"),
+    "a manifest that is a pipe": (pipe("manifest"), "not a regular file"),
+    "a record that is a pipe": (pipe("record.json"), "not a regular file"),
+    "a model that is a link": (link(MODEL_NAME), "not a regular file"),
     "a run that is a link": (link("run"), "has no folder in runs"),
     "much behind a small header": (more_behind_the_header, "more in it than its header says"),
 }

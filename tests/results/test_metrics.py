@@ -24,7 +24,6 @@ from seu_bench.metrics import (
     intransigence,
     learning_acc,
     mixed_score,
-    points_for_size,
     task_accuracy,
 )
 from seu_bench.results.record import Record, StageRecord
@@ -77,8 +76,9 @@ class TestMixedScore:
         rows = [line.strip("| ").split(" | ") for line in lines[start + 2 : start + 7]]
         for size, *told in rows:
             number = int(size.replace(",", ""))
-            points = [f"+{points_for_size(accuracy, number):.1f} points" for accuracy in (50, 80)]
-            assert told == [f"{mixed_score(100, number):.3f}", f"{1 + points_for_size(1, number):.2f}", *points]
+            more = (mixed_score(100, number) / mixed_score(100, 10 * number)) ** 2  # accurate of ten times the size
+            points = [f"+{accuracy * (more - 1):.1f} points" for accuracy in (50, 80)]
+            assert told == [f"{mixed_score(100, number):.3f}", f"{more:.2f}", *points]
         assert len(rows) == 5 and mixed_score(61, 10**4) > mixed_score(78, 10**5)
 
     @pytest.mark.parametrize(("accuracy", "parameters"), [(-0.1, 1), (100.1, 1), (math.nan, 1), (50, -1)])
@@ -272,10 +272,3 @@ def test_modules_that_the_command_line_needs_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
-
-
-@pytest.mark.parametrize(("accuracy", "parameters", "factor"), [(50, 1000, 10), (60, 2**20, 2), (3, 7, 100)])
-def test_what_size_is_worth(accuracy: float, parameters: int, factor: float) -> None:
-    """So much more accurate, the larger model has the same score."""
-    better = accuracy + points_for_size(accuracy, parameters, factor)
-    assert mixed_score(better, round(factor * parameters)) == pytest.approx(mixed_score(accuracy, parameters))

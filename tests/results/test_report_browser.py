@@ -36,11 +36,6 @@ def unranked(results: Path) -> None:
         put(results, published("naive", seed), run_id=f"smoke{seed}", protocol="smoke", ranked=False)
 
 
-def nothing(results: Path) -> None:
-    """No group at all."""
-    put(results, published("naive", 0), status="failed", error=HOSTILE)
-
-
 def strange(results: Path) -> None:
     """Long names and markup, and what was not measured."""
     names = {"strategy": HOSTILE, "task_names": ["x" * 300] * 5, "options": {"value": "long" * 60, HOSTILE: 1}}
@@ -50,7 +45,7 @@ def strange(results: Path) -> None:
     put(results, published("seu", 0), run_id="d", status="failed", error=HOSTILE)
 
 
-@pytest.fixture(scope="module", params=[several, unranked, nothing, strange], ids=lambda make: make.__name__)
+@pytest.fixture(scope="module", params=[several, unranked, strange], ids=lambda make: make.__name__)
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp(request.param.__name__)
     request.param(results)

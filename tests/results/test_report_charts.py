@@ -9,7 +9,6 @@ import statistics
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from support.report_records import HOSTILE, configuration, published, runs
 
 from seu_bench.results import Layout
 from seu_bench.results.comparison import compare_over_benchmarks
-from seu_bench.results.record import Record
 from seu_bench.results.report.charts import (
     Chart,
     Configuration,
@@ -31,7 +29,6 @@ from seu_bench.results.report.charts import (
     compare,
     style,
     styles_of,
-    task_confusion,
 )
 from seu_bench.results.report.drawing import draw, render
 from seu_bench.results.report.plotting import plotly_figure
@@ -49,16 +46,8 @@ def entry(strategy: str, row: int, task: int) -> list[float]:
     return [100 * float(record.accuracy_matrix[row][task] or 0) for record in runs(strategy)]
 
 
-def class_record(seed: int = 0, **fields: Any) -> Record:
-    """A sample record as if it were class-incremental, with a tenth of the images of a task taken for the next one."""
-    counts = [[9 if task == row else int(task == (row + 1) % 5) for task in range(5)] for row in range(5)]
-    return Record.model_validate(
-        published("naive", seed).model_dump() | {"scenario": "class", "task_confusion": counts} | fields
-    )
-
-
 def every_chart(label: str = "name") -> list[Chart]:
-    drawn = [configuration(*runs("seu"), label=label), configuration(class_record(), label=f"{label} 2")]
+    drawn = [configuration(*runs("seu"), label=label), configuration(*runs("naive"), label=f"{label} 2")]
     return compare(drawn, chosen("joint"))
 
 
@@ -96,16 +85,6 @@ class TestValues:
         matrix = chart.matrices["naive"]
         assert matrix[3, 1] == pytest.approx(statistics.fmean(entry("naive", 3, 1))) and math.isnan(matrix[1, 3])
         assert len(chart.table()) == 1 + 2 * 5
-
-    def test_confusion(self) -> None:
-        """Shares of answers where they were counted; nothing of other scenarios."""
-        ragged = class_record(task_confusion=[[5], [1, 2, 3, 4, 5, 6, 7], []])
-        given = [*chosen("naive"), configuration(class_record(), label="full"), configuration(ragged, label="odd")]
-        (chart,) = task_confusion(given)
-        full, odd = chart.matrices["full"], chart.matrices["odd"]
-        assert np.diag(full) == pytest.approx([90] * 5) and full[4, 0] == pytest.approx(10)
-        assert odd[0] == pytest.approx([100, 0, 0, 0, 0]) and np.isnan(odd[2]).all()
-        assert task_confusion(chosen("naive")) == []
 
     def test_not_measured(self) -> None:
         """Gaps where a seed lacks it, and where a stranger's record says what is no accuracy."""

@@ -129,9 +129,9 @@ def test_stand_in_counts_what_the_network_takes() -> None:
     context = learner.context
     factory = rehearsal._backbone(context)
     assert factory is not None
-    stand_in, features = factory.build(context.plan.channels, context.plan.height, context.plan.width, 1.0)
+    stand_in, features = factory.build(context.plan.input, 1.0)
     assert isinstance(stand_in, rehearsal.StandIn)
-    flops, images = stand_in.flops, torch.zeros(6, context.plan.channels, context.plan.height, context.plan.width)
+    flops, images = stand_in.flops, context.plan.input.zeros(6)
 
     def counted(compute: Any) -> int:
         from seu_bench.models.flops import FlopCounter

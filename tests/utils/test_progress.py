@@ -31,7 +31,6 @@ def page(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
 def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(bars.track("abc", "spelling")) == ["a", "b", "c"]
     with bars.bar("working", 3) as drawn:
-        drawn.expect(4)
         drawn.advance(2)
     with bars.show_progress():  # standard error is no terminal here
         assert list(bars.track(iter("abc"), "spelling")) == ["a", "b", "c"]
@@ -57,12 +56,11 @@ def test_drawn_while_work_lasts() -> None:
     with bars.show_progress(console):
         for _ in bars.track(range(2), "outer [red]\x1b[31m"):
             with bars.bar("inner") as inner:
-                inner.expect(8)
                 inner.advance(3)
                 time.sleep(0.3)  # they are drawn anew ten times a second
         drawn = text.getvalue()
         assert "outer [red] [31m" in drawn
-        assert "inner" in drawn and "3/8" in drawn and "1/2" in drawn
+        assert "inner" in drawn and "3/?" in drawn and "1/2" in drawn
         assert (drawn.count(HIDE), drawn.count(SHOW)) == (1, 1)
         assert "\x1b[2K" in drawn[drawn.rindex("inner") :]
 

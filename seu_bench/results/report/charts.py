@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -115,27 +115,14 @@ class Configuration:
         """Tasks of the longest of its runs."""
         return max(max(len(run.task_names), len(run.task_order), len(run.accuracy_matrix)) for run in self.runs)
 
-    def _per_seed(self, rows_of: Callable[[Record], Sequence[Sequence[float | None]]]) -> Values:
-        """Matrices of records as ``[seeds, tasks, tasks]``; NaN where nothing was measured."""
-        result = np.full((len(self.runs), self.tasks, self.tasks), np.nan)
-        for seed, run in enumerate(self.runs):
-            for row, values in enumerate(rows_of(run)[: self.tasks]):
-                result[seed, row, : len(values)] = np.array(values[: self.tasks], dtype=float)
-        return result
-
     @cached_property
     def matrices(self) -> Values:
         """Accuracy matrices ``R[i][j]`` in percent, ``[seeds, tasks, tasks]``; NaN where not measured."""
-        found = self._per_seed(lambda run: run.accuracy_matrix)
+        found = np.full((len(self.runs), self.tasks, self.tasks), np.nan)
+        for seed, run in enumerate(self.runs):
+            for row, values in enumerate(run.accuracy_matrix[: self.tasks]):
+                found[seed, row, : len(values)] = np.array(values[: self.tasks], dtype=float)
         return 100 * np.where((found >= 0) & (found <= 1), found, np.nan)
-
-    @cached_property
-    def answers(self) -> Values:
-        """Share of task i's test images that were answered with a class of task j, after the last task, in percent."""
-        counts = self._per_seed(lambda run: run.task_confusion)
-        counts = np.where(np.isfinite(counts).any(axis=2, keepdims=True), np.nan_to_num(counts), np.nan)
-        with np.errstate(invalid="ignore"):
-            return over_seeds(100 * counts / counts.sum(axis=2, keepdims=True)).mean
 
     @cached_property
     def averages(self) -> SeedSummary:
@@ -166,7 +153,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure that is not drawn yet: series, or matrices of percentages by title; texts are not escaped."""
+    """A figure that is not drawn yet: series, or matrices of accuracies in percent by title; texts are not escaped."""
 
     kind: str
     heading: str
@@ -179,7 +166,6 @@ class Chart:
     is_log: bool = False  # in x
     categories: Sequence[str] = ()  # names at 0, 1, ... from the top, in place of y
     span: tuple[float, float] | None = None  # shaded
-    color_label: str = ""  # of the scale of matrices
 
     def table(self) -> list[Sequence[str]]:
         """Return headings and rows with all values."""
@@ -222,7 +208,7 @@ def compare(drawn: Sequence[Configuration], references: Sequence[Configuration])
     """Make the charts that compare the configurations of a group; of references what compares with them."""
     measured = [size for size in SIZES if any(math.isfinite(float(each.metric(size).mean)) for each in drawn)]
     sizes = [accuracy_against(size, drawn, references) for size in measured]
-    return [average_accuracy(drawn, references), *sizes, accuracy_matrices(drawn), *task_confusion(drawn)]
+    return [average_accuracy(drawn, references), *sizes, accuracy_matrices(drawn)]
 
 
 def average_accuracy(drawn: Sequence[Configuration], references: Sequence[Configuration] = ()) -> Chart:
@@ -280,26 +266,7 @@ def accuracy_matrices(drawn: Sequence[Configuration]) -> Chart:
         "accuracy on task",
         "after learning task",
         matrices={each.title: over_seeds(each.matrices).mean for each in drawn},
-        color_label="accuracy (%)",
     )
-
-
-def task_confusion(drawn: Sequence[Configuration]) -> list[Chart]:
-    """Chart the share of each task's images that are answered with a class of each task, where that was counted."""
-    counted = [each for each in drawn if np.isfinite(each.answers).any()]
-    if not counted:
-        return []
-    chart = Chart(
-        "task-confusion",
-        "Confusion between tasks",
-        "To which task the answers to a task's images belong, after the last task: shares of the images, mean over "
-        f"seeds. Off the diagonal images were taken for another task's.{basis(counted)}",
-        "answered as task",
-        "images of task",
-        matrices={each.title: each.answers for each in counted},
-        color_label="answers (%)",
-    )
-    return [chart]
 
 
 def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric] = METRICS) -> Chart:

@@ -186,7 +186,7 @@ def _draw_matrices(chart: Chart, whole: float) -> Figure:
         axes.set(xlim=(-0.5, largest - 0.5), ylim=(largest - 0.5, -0.5))
     for axes in grid.flat[count:]:
         axes.remove()
-    figure.colorbar(mesh, ax=figure.axes, label=chart.color_label, aspect=30).ax.grid(visible=False)
+    figure.colorbar(mesh, ax=figure.axes, label="accuracy (%)", aspect=30).ax.grid(visible=False)
     return figure
 
 

@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -127,8 +126,7 @@ def write_report(
         layout: width and fonts of the figures, e.g. of a paper's column.
 
     Raises:
-        ResultsError: there are no records, none of ``benchmark`` and ``protocol``, none that can be reported where
-            there is a report already, or nothing can be written there.
+        ResultsError: there are no records, none that can be reported, or nothing can be written there.
         OptionError: ``output`` ends like something else than a page.
 
     Example:
@@ -147,7 +145,10 @@ def write_report(
     boards = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
     boards = [it for it in boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
     outside = made.excluded(benchmark, unranked=unranked)
-    _refuse_nothing(results, page, {"benchmark": benchmark, "protocol": protocol}, boards, outside)
+    if not boards:
+        shown = command("report", "--unranked", results=results)
+        remedy = "\n  ".join([f"{shown} shows finished runs that are never ranked", *outside])
+        raise ResultsError("no record can be reported", where=str(results), remedy=remedy)
     ranks = []
     for found in compare_over_benchmarks(boards, metrics=metrics):
         scenario = "" if found.scenario == "task" else f"-{found.scenario}"
@@ -168,30 +169,6 @@ def write_report(
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
         write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures)))
     return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
-
-
-def _refuse_nothing(
-    results: Path,
-    page: Path,
-    chosen: Mapping[str, str | None],
-    boards: Sequence[Leaderboard],
-    outside: Sequence[str],
-) -> None:
-    """Refuse to report nothing of what was asked for, or in place of a page that is there."""
-    asked = [f"{kind} {name!r}" for kind, name in chosen.items() if name is not None]
-    if not boards and asked:
-        raise ResultsError(
-            f"no record of {' and '.join(asked)} can be ranked",
-            where=str(results),
-            remedy=f"see which there are: {command('leaderboard', '--unranked', results=results)}"
-            + "".join(f"\n  {line}" for line in outside),
-        )
-    if not boards and os.path.lexists(page):
-        raise ResultsError(
-            "no record can be reported now, and there is a report already, which would be replaced by an empty one",
-            where=str(page),
-            remedy=f"see why: {command('leaderboard', results=results)}; or remove the page, or name another --output",
-        )
 
 
 def choose(strategies: Sequence[str], most: int) -> list[int]:

@@ -56,7 +56,7 @@ def _matrices(chart: Chart, layout: dict[str, Any], x: dict[str, Any], y: dict[s
         layout["annotations"].append(place | {"text": _text(title, 30), "showarrow": False, "xanchor": "left"})
         cells = {"z": [_numbers(row) for row in matrix], "zmin": 0, "zmax": 100, "colorscale": "Cividis"}
         cells |= {"texttemplate": "%{z:.0f}", "hoverongaps": False, "xaxis": f"x{end}", "yaxis": f"y{end}"}
-        bar = {"colorbar": {"title": {"text": chart.color_label}}, "showscale": not end}
+        bar = {"colorbar": {"title": {"text": "accuracy (%)"}}, "showscale": not end}
         data.append({"type": "heatmap", **cells, **bar})
     return {"data": data, "layout": layout}
 
