@@ -233,11 +233,6 @@ class MdlCreation(MultinomialStage[tuple[int | Adapted, ...]]):
 
         return forward
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the super model, whose frozen units refuse, and adapters, which it does not have yet."""
-        self.model.train(training)
-        self.trained.train(training)
-
     def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
         """The rule; and the best weights are kept."""
         super().learn(sampled, accuracy, loss)
