@@ -20,11 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.data import InputShape
 from seu_bench_kit.genotypes import EDGES, GENOTYPES, INPUTS, INTERMEDIATE, OPERATIONS, Edge, Genotype, uniform_genotype
 from seu_bench_kit.kernels import DepthwiseConv2d, concatenate, pick_pixels
-from seu_bench_kit.search_space import STEM_MULTIPLIER, Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
-from seu_bench_kit.units import Stem, Unit
+from seu_bench_kit.search_space import Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
+from seu_bench_kit.units import Unit
 
 
 class State:
@@ -332,10 +331,6 @@ class CellSpace(SearchSpace):
             operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in kind}
             chosen += [operations.get(edge, 0) for edge in EDGES]
         return chosen
-
-    def stem(self, input: InputShape, channels: int) -> Stem:
-        """A convolution."""
-        return Stem(input.shape[0], STEM_MULTIPLIER * channels)
 
     def unit(self, genotype: Genotype, place: CellPlan) -> ExtensionUnit:
         """A cell."""
