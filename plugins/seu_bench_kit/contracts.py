@@ -44,9 +44,12 @@ SPACES = {
     "mbconv": MBConvSpace(),
     "dense": DenseSpace(),
 }
-#: By the kind of their samples, streams that searchers are tried on.
-STREAMS = {"image": "tiny_two", "features": "tiny_features", "tokens": "tiny_tokens"}
-SEARCHES = {f"{name}-{kind}": (space, STREAMS[kind]) for name, space in SPACES.items() for kind in space.inputs}
+#: Spaces and streams that searchers are tried on.
+SEARCHES = {
+    **{name: (space, "tiny_two") for name, space in SPACES.items()},
+    "features": (SPACES["dense"], "tiny_features"),
+    "tokens": (SPACES["dense"], "tiny_tokens"),
+}
 
 
 def component_trial(
