@@ -18,6 +18,7 @@ import torch
 from seu_bench.config.options import Options
 from seu_bench.config.protocol import CreationSchedule, SearchSchedule
 from seu_bench.data.streams import TaskStream
+from seu_bench.errors import RequestError, RunError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.registration import Register
 from seu_bench.testing.streams import alone, stream_of
@@ -43,6 +44,12 @@ SPACES = {
     "all-edges-one-form": CellSpace("all14", 1),
     "mbconv": MBConvSpace(),
     "dense": DenseSpace(),
+}
+#: Spaces and streams that searchers are tried on.
+SEARCHES = {
+    **{name: (space, "tiny_two") for name, space in SPACES.items()},
+    "features": (SPACES["dense"], "tiny_features"),
+    "tokens": (SPACES["dense"], "tiny_tokens"),
 }
 
 
@@ -244,11 +251,23 @@ class SearcherContract(_ComponentContract):
         """The search of the second of three tasks."""
         return search_task(stream_of("tiny_three"), task=1)
 
-    @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-    def test_finds_a_genotype_of_the_space(self, trial: Trial, space: SearchSpace) -> None:
-        """Each of the built-in spaces, and the paper's with two edges per node or all of them, one form or two."""
-        found = stage_of(trial, search_task(stream_of("tiny_two"), space=space)).run()
+    @pytest.mark.parametrize(("space", "stream"), SEARCHES.values(), ids=SEARCHES)
+    def test_finds_a_genotype_of_the_space(self, trial: Trial, space: SearchSpace, stream: str) -> None:
+        """Each of the built-in spaces, the paper's in all its forms, on all samples that it takes, interrupted or not;
+        what the searcher cannot search it refuses by a :class:`~seu_bench.errors.RequestError`, with a hint."""
+        task = search_task(stream_of(stream), space=space)
+        try:
+            found = stage_of(trial, task).run()
+        except RunError as error:
+            if isinstance(error.__cause__, RequestError) and error.__cause__.remedy:
+                pytest.skip(f"it refuses: {error.what}")
+            raise
         require(space.fault(found) is None, f"{found} is no genotype of the space: {space.fault(found)}")
+        first, second = stage_of(trial, task), stage_of(trial, replace(task, seed=1))
+        for _ in range(first.epochs // 2):
+            first.advance()
+        second.load_state_dict(from_file(first.state_dict()))
+        require((resumed := second.run()) == found, f"resumed halfway it found {resumed}; uninterrupted {found}")
 
     @pytest.mark.parametrize(("benchmark", "task"), [("tiny_unequal", 1), ("tiny_lopsided", 0)])
     def test_tasks_of_unusual_shape(self, trial: Trial, benchmark: str, task: int) -> None:

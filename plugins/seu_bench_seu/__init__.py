@@ -33,12 +33,12 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 @hookimpl
 def register_spaces(register: Register[SpaceFactory]) -> None:
     """Offer ``darts_cell``, ``mbconv`` and ``dense``."""
-    for name, summary, build in (
-        ("darts_cell", "cells of eight operations on two inputs (the paper's)", "cells:CellSpace"),
-        ("mbconv", "inverted residuals: kernel, expansion, squeeze-and-excitation", "mbconv:MBConvSpace"),
-        ("dense", "linear layers: width and activation; for features and tokens, too", "dense:DenseSpace"),
-    ):
-        register(name, SpaceFactory(summary, f"seu_bench_kit.{build}"))
+    cells = "cells of eight operations on two inputs (the paper's)"
+    register("darts_cell", SpaceFactory(cells, "seu_bench_kit.cells:CellSpace"))
+    residuals = "inverted residuals: kernel, expansion, squeeze-and-excitation"
+    register("mbconv", SpaceFactory(residuals, "seu_bench_kit.mbconv:MBConvSpace"))
+    layers = "linear layers: width and activation; for features and tokens, too"
+    register("dense", SpaceFactory(layers, "seu_bench_kit.dense:DenseSpace", ("image", "features", "tokens")))
 
 
 @hookimpl
