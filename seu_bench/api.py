@@ -79,8 +79,7 @@ def run(
     with bars.show_progress() if progress else bars.hide_progress():
         outcome = launch(request, registry, watcher=watcher)
     if outcome.reused and (unused := unused_flags(request)):
-        how = "restart=True makes it again, seu-bench log sends its record"
-        told = f"without effect, because the run was finished before: {unused} ({how})"
+        told = f"without effect, because the run was finished before: {unused} (restart=True makes it again)"
         warnings.warn(told, UserWarning, stacklevel=2)
     return outcome.record
 

@@ -9,7 +9,7 @@
 - ``chain``, ``growing``: a backbone as a chain of layers; networks whose layers grow by units
 - ``blocks``: AlexNet variant and residual blocks
 - ``masks``: binary masks of one bit
-- ``contracts``: contract tests of spaces, searchers and creators; needs pytest
+- ``contracts``, ``space_contract``: contract tests of searchers, creators and spaces; need pytest
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .networks import GenotypeNetwork, ProxyNetwork
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
     from .search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample, SearchSpace, SpaceFactory, cell_plans
+    from .space_contract import SpaceContract
     from .transferability import extract_features, h_score, knn_accuracy, log_evidence, ridge_accuracy
     from .units import Adapted, Stem, Unit, blend
 
@@ -75,6 +76,7 @@ __all__ = [
     "SearchTask",
     "SearcherContract",
     "SearcherFactory",
+    "SpaceContract",
     "SpaceFactory",
     "Stem",
     "Unit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from seu_bench.config.common_options import ScoringOptions
@@ -150,14 +151,18 @@ class CreatorFactory(LazyFactory):
 
     As :class:`SearcherFactory`, with a :class:`CreationTask`. One whose paths hold :class:`~seu_bench_kit.Adapted` has
     ``wrap``, by which a saved model is built again: ``wrap(genotype, unit, outputs)`` makes the module of a genotype,
-    for an old unit whose output has so many features.
+    for an old unit whose output has so many features. ``largest`` is the genotype of the largest module that it makes,
+    by which costs are estimated.
     """
 
     contract: ClassVar[str] = "seu_bench_kit.contracts:CreatorContract"
 
-    def __init__(self, *arguments: Any, wrap: Any = None, **more: Any) -> None:
+    def __init__(
+        self, *arguments: Any, wrap: Any = None, largest: Mapping[str, Any] = MappingProxyType({}), **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
         self.wrap = Deferred(wrap) if isinstance(wrap, str) else wrap
+        self.largest = largest
 
 
 def recalibration_passes(limit: int, images: int, batch_size: int) -> int:

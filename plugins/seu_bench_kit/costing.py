@@ -32,8 +32,9 @@ def task_flops(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = Fals
 def task_macs(model: MultiHeadModel, plan: StreamPlan, *, one_path: bool = False) -> tuple[int, ...]:
     """Multiply-accumulates per image on each task's path, of a model on the meta device."""
     model.eval()
-    shape, meta = (plan.channels, plan.height, plan.width), torch.device("meta")
-    return _by_task(lambda forward: count_macs(forward, shape, meta), model, plan, one_path=one_path)
+    sample, meta = plan.input, torch.device("meta")
+    count = functools.partial(count_macs, shape=sample.shape, device=meta, dtype=sample.dtype)
+    return _by_task(count, model, plan, one_path=one_path)
 
 
 def _by_task(

@@ -86,7 +86,6 @@ class ProxyDense(nn.Module):
 class DenseSpace(ChoiceSpace):
     """Linear layers: width and activation."""
 
-    inputs = ("image", "features", "tokens")
     options: ClassVar[Mapping[str, Sequence[Any]]] = {"width": WIDTHS, "activation": tuple(ACTIVATIONS)}
 
     def places(self, cells: int, channels: int) -> list[DensePlace]:

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench.data import InputShape
 from seu_bench_kit.kernels import DepthwiseConv2d
-from seu_bench_kit.search_space import STEM_MULTIPLIER, Arrow, CellPlan, ChoiceSpace, Chosen, Sample
-from seu_bench_kit.units import Stem, Unit, blend
+from seu_bench_kit.search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample
+from seu_bench_kit.units import Unit, blend
 
 KERNELS: Final = (3, 5)
 EXPANSIONS: Final = (1, 2, 4)
@@ -122,10 +121,6 @@ class MBConvSpace(ChoiceSpace):
         for kind in ("normal", "reduction")
         for name, values in (("kernel", KERNELS), ("expansion", EXPANSIONS), ("squeeze_excite", (False, True)))
     }
-
-    def stem(self, input: InputShape, channels: int) -> Stem:
-        """A convolution."""
-        return Stem(input.shape[0], STEM_MULTIPLIER * channels)
 
     def unit(self, genotype: Chosen, place: CellPlan) -> InvertedResidual:
         """The inverted residual of the place's form."""

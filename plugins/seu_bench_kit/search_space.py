@@ -97,6 +97,8 @@ class SpaceFactory:
     Args:
         summary: one line for ``seu-bench list spaces``.
         build: a class of :class:`SearchSpace`, or a function that returns one, or ``"package.module:name"`` of it.
+        inputs: kinds of samples that its stem takes, of ``image``, ``features`` and ``tokens``; others are refused
+            before any data is loaded.
 
     Example:
         ::
@@ -106,10 +108,11 @@ class SpaceFactory:
                 register("mine", SpaceFactory("one of mine", MySpace))
     """
 
-    contract: ClassVar[str] = "seu_bench_kit.contracts:SpaceContract"
+    contract: ClassVar[str] = "seu_bench_kit.space_contract:SpaceContract"
 
     summary: str
     build: Any
+    inputs: Sequence[InputKind] = ("image",)
 
     def __post_init__(self) -> None:
         if isinstance(self.build, str):
@@ -123,8 +126,6 @@ class SearchSpace(ABC):
     :class:`ChoiceSpace` is a base for spaces whose genotypes are independent choices.
     """
 
-    #: Inputs that its stem takes.
-    inputs: ClassVar[tuple[InputKind, ...]] = ("image",)
     #: Published genotypes by name.
     named: ClassVar[Mapping[str, Any]] = {}
 
@@ -214,9 +215,12 @@ class SearchSpace(ABC):
         """Places of a network's units, :func:`cell_plans` or others; they must have ``newer`` and ``output``."""
         return cell_plans(cells, channels)
 
-    @abstractmethod
     def stem(self, input: InputShape, channels: int) -> Unit:
-        """The first layer, samples ``[N, *input.shape]`` -> what the first unit gets twice."""
+        """The first layer, samples ``[N, *input.shape]`` -> what the first unit gets twice: by default a 3x3
+        convolution, of images."""
+        from seu_bench_kit.units import Stem
+
+        return Stem(input.shape[0], self.places(1, channels)[0].newer)
 
     @abstractmethod
     def unit(self, genotype: Any, place: Any) -> Unit:
@@ -238,7 +242,7 @@ class SearchSpace(ABC):
         raise RequestError(
             f"the search space {type(self).__name__} has no proxy network, which this searcher needs",
             where="space",
-            remedy="choose a searcher that needs none: random, or zero_cost",
+            remedy="choose a searcher that needs none: --searcher random, or --searcher zero_cost",
         )
 
     def draw(self, genotype: Any) -> Mapping[str, Sequence[Arrow]]:
@@ -262,7 +266,7 @@ class Chosen:
 
 
 class ChoiceSpace(SearchSpace):
-    """Base of spaces whose genotypes are independent choices: a subclass writes stem, unit, and proxy.
+    """Base of spaces whose genotypes are independent choices: a subclass writes unit, and proxy.
 
     Example:
         ``options = {"kernel": (3, 5), "expansion": (1, 2, 4)}``

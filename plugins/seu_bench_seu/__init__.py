@@ -1,4 +1,4 @@
-"""SEU: the strategy, its search spaces, its multinomial searcher and its multinomial task-model creator.
+"""SEU: the strategy, its search spaces, its multinomial searcher and its multinomial task-model creators.
 
 Torch is imported only when one of them is built.
 """
@@ -6,10 +6,11 @@ Torch is imported only when one of them is built.
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.plugin import CommandFactory, LazyCommand
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
-from seu_bench_seu.options import PRESETS, CreationOptions, SearchOptions, SeuOptions
+from seu_bench_seu.options import ADAPTER, PRESETS, CreationOptions, SearchOptions, SeuOptions
 
 
 @hookimpl
@@ -33,12 +34,12 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 @hookimpl
 def register_spaces(register: Register[SpaceFactory]) -> None:
     """Offer ``darts_cell``, ``mbconv`` and ``dense``."""
-    for name, summary, build in (
-        ("darts_cell", "cells of eight operations on two inputs (the paper's)", "cells:CellSpace"),
-        ("mbconv", "inverted residuals: kernel, expansion, squeeze-and-excitation", "mbconv:MBConvSpace"),
-        ("dense", "linear layers: width and activation; for features and tokens, too", "dense:DenseSpace"),
-    ):
-        register(name, SpaceFactory(summary, f"seu_bench_kit.{build}"))
+    cells = "cells of eight operations on two inputs (the paper's)"
+    register("darts_cell", SpaceFactory(cells, "seu_bench_kit.cells:CellSpace"))
+    residuals = "inverted residuals: kernel, expansion, squeeze-and-excitation"
+    register("mbconv", SpaceFactory(residuals, "seu_bench_kit.mbconv:MBConvSpace"))
+    layers = "linear layers: width and activation; for features and tokens, too"
+    register("dense", SpaceFactory(layers, "seu_bench_kit.dense:DenseSpace", ("image", "features", "tokens")))
 
 
 @hookimpl
@@ -57,7 +58,7 @@ def register_searchers(register: Register[SearcherFactory]) -> None:
 
 @hookimpl
 def register_creators(register: Register[CreatorFactory]) -> None:
-    """Offer ``mdl``."""
+    """Offer ``mdl`` and ``adapt``."""
     register(
         "mdl",
         CreatorFactory(
@@ -67,3 +68,20 @@ def register_creators(register: Register[CreatorFactory]) -> None:
             estimate_passes=schedule_passes,
         ),
     )
+    register(
+        "adapt",
+        CreatorFactory(
+            "mdl's rule over new units and old ones with a 1x1 adapter and BatchNorm statistics of the task's own",
+            options=CreationOptions,
+            build="seu_bench_seu.adapt:AdaptCreation",
+            estimate_passes=schedule_passes,
+            wrap="seu_bench_seu.adapt:wrap",
+            largest=ADAPTER,
+        ),
+    )
+
+
+@hookimpl
+def register_commands(register: Register[CommandFactory]) -> None:
+    """Offer ``genotypes``."""
+    register("genotypes", LazyCommand("seu_bench_seu.pictures:genotypes", "draw the genotypes that a run found"))

@@ -9,26 +9,22 @@ and 15-20; Zheng et al., ICCV 2019).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from seu_bench.config import Schedule
 from seu_bench.data import TaskImages
 from seu_bench.training import BestWeights, Forward
 from seu_bench.training.stage import Result
-from seu_bench_kit import CreationTask, SampledStage, SearchTask, proxy_network
+from seu_bench_kit import Adapted, CreationTask, SampledStage, SearchTask, proxy_network
+from seu_bench_kit.search_space import Vector
 from seu_bench_seu.options import CreationOptions, MdlOptions, SearchOptions
 
-Vector: TypeAlias = NDArray[np.float64]
-
-Scope: TypeAlias = Literal["sampled", "all"]
-
-Normalisation: TypeAlias = Literal["sum", "softmax"]
-
+Scope = Literal["sampled", "all"]
+Normalisation = Literal["sum", "softmax"]
 
 #: Smallest probability before dividing by the sum: penalties can take a probability below zero.
 FLOOR = 1e-8
@@ -195,18 +191,14 @@ class MdlSearch(MultinomialStage[Any]):
         """The proxy network with the sampled operations."""
         return self.network.sample_function(sampled)
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the proxy network."""
-        self.network.train(training)
-
     def result(self) -> Any:
         """The genotype of the last probabilities."""
         return self.space.derive(self.tables.probabilities, self.tie_order)
 
 
-class MdlCreation(MultinomialStage[tuple[int, ...]]):
-    """The creation of one task's path: only new units and the task's head train; the weights to keep are those of the
-    lowest loss on the second half, over all paths sampled."""
+class MdlCreation(MultinomialStage[tuple[int | Adapted, ...]]):
+    """The creation of one task's path: only new units, adapters and the task's head train; the weights to keep are
+    those of the lowest loss on the second half, over all paths sampled."""
 
     state_attributes = (*MultinomialStage.state_attributes, "best")
 
@@ -214,30 +206,32 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
         schedule = options.applied_to(task.schedule)
         super().__init__("creation", task.task, options, schedule, task.images, task.seed, task.device)
         self.model = task.model
-        candidates = self.model.candidates
+        #: Of each layer what it can choose, the new unit last.
+        self.units = [self.candidates(layer) for layer in range(len(self.model.candidates))]
+        adapters = (it.module for units in self.units for it in units if isinstance(it, Adapted))
         self.start(
-            self.model.new_units(task.task),
-            candidates,
+            nn.ModuleList([*self.model.new_units(task.task), *adapters]),
+            [len(units) for units in self.units],
             first_epochs=[
-                [schedule.old_unit_epochs] * (count - is_new) + [0] * is_new
-                for count, is_new in zip(candidates, self.model.has_new, strict=True)
+                [schedule.old_unit_epochs] * (len(units) - is_new) + [0] * is_new
+                for units, is_new in zip(self.units, self.model.has_new, strict=True)
             ],
         )
         self.best = BestWeights(self.trained)
         self.restore = options.restore
 
+    def candidates(self, layer: int) -> list[int | Adapted]:
+        """What a layer can choose: every unit as it is."""
+        return list(range(self.model.candidates[layer]))
+
     def forward_of(self, sampled: Sequence[int]) -> Forward:
         """The super model on the sampled path."""
-        self.model.set_path(self.task, sampled)
+        self.model.set_path(self.task, [units[at] for units, at in zip(self.units, sampled, strict=True)])
 
         def forward(images: torch.Tensor) -> torch.Tensor:
             return self.model.forward_single_task(images, self.task)
 
         return forward
-
-    def set_mode(self, training: bool) -> None:
-        """Switch the super model; frozen units refuse."""
-        self.model.train(training)
 
     def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
         """The rule; and the best weights are kept."""
@@ -245,11 +239,11 @@ class MdlCreation(MultinomialStage[tuple[int, ...]]):
         if self.restore == "best_valid":
             self.best.offer(loss)
 
-    def result(self) -> tuple[int, ...]:
+    def result(self) -> tuple[int | Adapted, ...]:
         """The most probable unit of each layer, with the best weights; of equal ones a random one, or the oldest."""
         self.best.restore()
         path = []
-        for probabilities in self.tables.probabilities:
+        for units, probabilities in zip(self.units, self.tables.probabilities, strict=True):
             order = self.tie_order(len(probabilities))
-            path.append(order[int(probabilities[order].argmax())])
+            path.append(units[order[int(probabilities[order].argmax())]])
         return tuple(path)

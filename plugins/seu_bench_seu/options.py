@@ -40,6 +40,9 @@ class CreationOptions(MdlOptions):
     )
 
 
+#: The one genotype of the creator ``adapt``.
+ADAPTER: Final = {"adapter": "1x1", "statistics": "own"}
+
 #: Options of the space ``darts_cell`` alone.
 CELL_OPTIONS: Final = ("edges", "cell_types", "factorized_reduce_norm")
 

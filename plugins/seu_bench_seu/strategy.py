@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
+from torch import nn
 
 from seu_bench import Method
 from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.config.options import did_you_mean
-from seu_bench.errors import OptionError, RequestError
+from seu_bench.errors import OptionError, RequestError, RunError
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
@@ -25,8 +26,8 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
 )
-from seu_bench.training.interfaces import Component
-from seu_bench_kit import CreationTask, GuardedStage, SearchSpace, SearchTask
+from seu_bench.training.interfaces import Component, SpaceFactory
+from seu_bench_kit import Adapted, CreationTask, GuardedStage, SearchSpace, SearchTask
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_seu.options import CELL_OPTIONS, SeuOptions
@@ -73,26 +74,30 @@ class Seu(Method):
         self.chosen: dict[int, tuple[int, ...]] = {}
         name = self.options.genotype
         self._genotype = _named(self.model.space, name) if name else None
+        self._before: dict[str, str] = {}
         self._components: tuple[Component, Component]
         self._schedules: tuple[SearchSchedule, CreationSchedule]
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
-        training = Phase(lambda: self._training_stage(task), lambda _: self.model.freeze())
+        training = Phase(lambda: self._training_stage(task), lambda _: self._freeze())
         phases = [creation, training] if task.index > 0 else [training]
         if self._genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
         return [_after(partial(self._expand, task, self._genotype), phases[0]), *phases[1:]]
 
     def describe(self) -> dict[str, Any]:
-        """Genotypes and paths per task whose path was chosen, and the task that each unit was made for."""
+        """Genotypes and paths per task whose path was chosen, and the task that each unit was made for; where some are
+        adapted, what was done in each layer."""
         chosen = sorted(self.chosen)
-        return {
+        told: dict[str, Any] = {
             "genotypes": tuple(self.genotypes[task] for task in chosen),
             "paths": tuple(self.chosen[task] for task in chosen),
             "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
         }
+        choices = tuple(self.model.choices(task, self.chosen[task]) for task in chosen)
+        return told | ({"choices": choices} if any("adapt" in it for it in choices) else {})
 
     def _search(self, task: TaskData) -> Stage[Any]:
         earlier = (self.genotypes[known] for known in sorted(self.genotypes) if known < task.index)
@@ -130,11 +135,23 @@ class Seu(Method):
         if not self.options.warm_start:
             with self.drawing("renew", task):
                 self.model.renew(task.index)
+        # What a creator wraps trains for the first time here: old units are to stay as they are.
+        adapts = "adapt" in self.model.choices(task.index, self.chosen[task.index])
+        self._before = self.model.frozen_state(task.index) if adapts else {}
         return self.training_stage(task)
+
+    def _freeze(self) -> None:
+        if (fault := self.model.frozen_fault(self._before)) is not None:
+            remedy = "compute the old unit without changing it, as torch.func.functional_call does"
+            raise RunError(
+                f"training with the adapted units of {self._components[1]} went wrong: {fault}", remedy=remedy
+            )
+        self.model.freeze()
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
-        """At most: every task brings a new unit to each layer; at least: every later task reuses the first one's.
+        """At most: every later task brings to each layer a new unit, or an adapter where that is larger, and computes
+        with the first one's units and adapters; at least: it reuses the first one's.
 
         Without ``genotype`` the range also spans the units: from pooling to 5x5 separable convolutions everywhere.
         """
@@ -144,12 +161,19 @@ class Seu(Method):
         tasks = len(plan.tasks)
         small, macs_min = _first_task(context, least)
         large, macs = (small, macs_min) if least == most else _first_task(context, most)
-        empty = on_meta(lambda: cls.make_model(context))
-        # What a task brings at most: a column, which may lack the stem.
-        column, column_bytes = (count(large) - count(empty) for count in (count_parameters, state_bytes))
+        # What a later task brings to each layer: a new unit, but to a shared stem, or an adapter.
+        brings: list[list[nn.Module]] = [[units[0]] for units in cast(Sequence[nn.ModuleList], large.layers)]
         if options.stem == "shared":
-            column -= count_parameters(large.unit(0, 0))
-            column_bytes -= state_bytes(large.unit(0, 0))
+            brings[0].clear()
+        if adapted := _adapted(context, large):
+            for there, it in zip(brings, adapted, strict=True):
+                there.append(it.module)
+            for task in range(1, tasks):
+                large.set_path(task, adapted)
+            macs = macs[:1] + task_macs(large, plan)[1:]
+        column, column_bytes = (
+            sum(max(map(count, there), default=0) for there in brings) for count in (count_parameters, state_bytes)
+        )
         first, first_bytes = count_parameters(small), state_bytes(small)
         return Cost(
             tuple(count_parameters(large) + column * task for task in range(tasks)),
@@ -179,8 +203,11 @@ def _components(context: StrategyContext) -> tuple[Component, Component]:
 
 
 def _space(context: StrategyContext) -> SearchSpace:
-    """The space that was chosen; what the options say of cells is for the paper's."""
-    options = context.options
+    return make_space(context.options, context.space)
+
+
+def make_space(options: SeuOptions, factory: SpaceFactory | None) -> SearchSpace:
+    """Build the space that was chosen; what the options say of cells is for the paper's."""
     given = {name: getattr(options, name) for name in CELL_OPTIONS}
     if options.space != "darts_cell":
         changed = {name: value for name, value in given.items() if value != SeuOptions.model_fields[name].default}
@@ -191,9 +218,9 @@ def _space(context: StrategyContext) -> SearchSpace:
                 remedy="leave it out, or choose -o space=darts_cell",
             )
         given = {}
-    if context.space is None:
+    if factory is None:
         raise RequestError("strategy 'seu' needs a search space", remedy="give -o space=darts_cell")
-    space: SearchSpace = context.space.build(**given)
+    space: SearchSpace = factory.build(**given)
     return space
 
 
@@ -217,6 +244,15 @@ def _first_task(context: StrategyContext, genotype: Any) -> tuple[SuperModel, tu
     for task in range(len(plan.tasks)):
         model.set_path(task, [0] * len(model.layers))
     return model, task_macs(model, plan, one_path=True)
+
+
+def _adapted(context: StrategyContext, model: SuperModel) -> list[Adapted]:
+    """The first task's units by layer, each with the largest adapter; none if the creator adapts no units."""
+    if model.wrap is None:
+        return []
+    model.freeze()
+    largest, layers = _components(context)[1].factory.largest, range(len(model.layers))
+    return [Adapted(0, largest, on_meta(partial(model.wrapped, layer, 0, largest))) for layer in layers]
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.data import InputShape
+from seu_bench.errors import RunError
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import on_meta
 from seu_bench_kit import Adapted, SearchSpace, Unit
@@ -59,7 +61,7 @@ class SuperModel(UnitModel):
         self.wrap = wrap
         self.places = space.places(cells, channels)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
-        self.heads = nn.ModuleList(nn.Linear(self.places[-1].output, width) for width in classes)
+        self.heads = self._make_heads()
         self.paths: dict[int, tuple[int, ...]] = {}
         #: Paths with units that are not stored, which a creator tries.
         self.trials: dict[int, tuple[int | Adapted, ...]] = {}
@@ -95,7 +97,7 @@ class SuperModel(UnitModel):
         for layer, index in enumerate(self.paths[task]):
             unit = self.unit(layer, index)
             if isinstance(unit, AdaptedUnit) and not unit.frozen:
-                unit.module = self._here(self._wrapped(layer, unit.old, unit.genotype))
+                unit.module = self._here(self.wrapped(layer, unit.old, unit.genotype))
             elif not unit.frozen:
                 self._units(layer)[index] = self._here(self._make_unit(layer, self.unit_genotypes[layer][index]))
         cast(nn.Linear, self.heads[task]).reset_parameters()
@@ -162,31 +164,47 @@ class SuperModel(UnitModel):
 
     def result_fault(self, path: object, before: Mapping[str, str]) -> str | None:
         """Why a creator's path cannot be kept, given :meth:`frozen_state` from before it ran; ``None`` if it can."""
-        return self.path_fault(path) or self.frozen_fault(before) or self.structure_fault(cast(Path, path))
+        return self.path_fault(path) or self.frozen_fault(before) or self._structure_fault(cast(Path, path), before)
 
-    def structure_fault(self, path: Path) -> str | None:
-        """Which new or adapted unit on a path is not what its genotype says, module by module; ``None``: none is."""
-        for layer, it in enumerate(path):
-            found: nn.Module
-            if isinstance(it, Adapted):
-                found, genotype = it.module, it.genotype
-                make: Callable[[], nn.Module] = partial(self._wrapped, layer, it.old, it.genotype)
-            elif not (unit := self.unit(layer, it)).frozen:
-                found, genotype = unit, self.unit_genotypes[layer][it]
-                make = partial(self._make_unit, layer, genotype)
-            else:
-                continue
+    def _structure_fault(self, path: Path, before: Mapping[str, str]) -> str | None:
+        """Which part of a task, its new units, adapted ones and head, is not what its genotype says, or what has no
+        genotype."""
+        made: list[tuple[str, nn.Module, Any, Callable[[], nn.Module]]] = [
+            (
+                f"adapted unit {it.old} of layer {layer}",
+                it.module,
+                it.genotype,
+                partial(self.wrapped, layer, it.old, it.genotype),
+            )
+            for layer, it in enumerate(path)
+            if isinstance(it, Adapted)
+        ]
+        for layer, index, unit in self._all_units():
+            if _parts_of(layer, index) not in before:
+                genotype = self.unit_genotypes[layer][index]
+                made.append((_name(layer, index), unit, genotype, partial(self._make_unit, layer, genotype)))
+        for place, found, genotype, make in made:
             try:
                 wrong = _difference(found, on_meta(make))
             except Exception as error:
                 wrong = f"it cannot be made of it: {type(error).__name__}: {error}"
             if wrong is not None:
-                return f"the unit of layer {layer} is not what its genotype says: {wrong} (genotype {genotype})"
-        return None
+                return f"{place} is not what its genotype says: {wrong} (genotype {genotype})"
+        if (wrong := _difference(self.heads, on_meta(self._make_heads))) is not None:
+            return f"a head is not what it was: {wrong}"
+        known = "heads.", *(f"layers.{layer}.{index}." for layer, index, _ in self._all_units())
+        stray = next((name for name in self.state_dict() if not name.startswith(known)), None)
+        return stray and f"{stray} belongs to no unit, and cannot be made again"
 
-    def frozen_state(self) -> dict[str, str]:
-        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
-        return {name: _checksum(tensor) for name, tensor in self._frozen_tensors()}
+    def frozen_state(self, learning: int | None = None) -> dict[str, str]:
+        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned, but of the
+        one that is still learned."""
+        parts = {
+            _parts_of(layer, index): hashlib.sha256(json.dumps([*_parts(unit).items()]).encode()).hexdigest()
+            for layer, index, unit in self._all_units()
+            if unit.frozen
+        }
+        return parts | {name: _checksum(tensor) for name, tensor in self._frozen_tensors(learning)}
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
@@ -265,6 +283,15 @@ class SuperModel(UnitModel):
 
     # ------------------------------------------------------------------ the architecture as plain values
 
+    def choices(self, task: int, path: Sequence[int]) -> tuple[str, ...]:
+        """What a task did in each layer: ``new``, ``reuse`` or ``adapt``."""
+        return tuple(
+            ("adapt" if isinstance(self.unit(layer, index), AdaptedUnit) else "new")
+            if self.unit_tasks[layer][index] == task
+            else "reuse"
+            for layer, index in enumerate(path)
+        )
+
     def architecture(self) -> dict[str, Any]:
         """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
         return {
@@ -294,7 +321,7 @@ class SuperModel(UnitModel):
             for task, genotype, frozen in zip(*units, strict=True):
                 if "adapts" in genotype:
                     old, how = genotype["adapts"], genotype["genotype"]
-                    adapted = AdaptedUnit(Adapted(old, how, self._wrapped(layer, old, how)))
+                    adapted = AdaptedUnit(Adapted(old, how, self.wrapped(layer, old, how)))
                     self._add_unit(layer, adapted, None, task)
                 else:
                     read = self.space.from_dict(genotype)
@@ -304,12 +331,14 @@ class SuperModel(UnitModel):
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
 
-    def _frozen_tensors(self) -> Iterator[tuple[str, Tensor]]:
+    def _frozen_tensors(self, learning: int | None) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
             if unit.frozen:
                 for name, tensor in unit.state_dict().items():
-                    yield f"unit {index} of layer {layer} ({name})", tensor
+                    yield f"{_name(layer, index)} ({name})", tensor
         for task, path in self.paths.items():
+            if task == learning:
+                continue
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
             yield f"the path of task {task}", torch.tensor(path)
@@ -319,15 +348,19 @@ class SuperModel(UnitModel):
         self.unit_tasks[layer].append(task)
         self.unit_genotypes[layer].append(genotype)
 
+    def _make_heads(self) -> nn.ModuleList:
+        return nn.ModuleList(nn.Linear(self.places[-1].output, width) for width in self.classes_per_task)
+
     def _make_unit(self, layer: int, genotype: Any) -> Unit:
         stem = self.space.stem(self.input, self.channels) if layer == 0 else None
         return stem or self.space.unit(genotype, self.places[layer - 1])
 
-    def _wrapped(self, layer: int, old: int, genotype: Mapping[str, Any]) -> nn.Module:
+    def wrapped(self, layer: int, old: int, genotype: Mapping[str, Any]) -> nn.Module:
+        """Make the module that adapts an old unit, of its genotype as a saved model has it."""
         if self.wrap is None:
             raise ValueError("the creator's factory has no wrap(genotype, unit, outputs), which makes it again")
-        # What JSON makes of the genotype, as a saved model has it.
-        return self.wrap(json.loads(json.dumps(dict(genotype))), self.unit(layer, old), self.outputs[layer])
+        told = json.loads(json.dumps(dict(genotype), allow_nan=False))
+        return self.wrap(told, self.unit(layer, old), self.outputs[layer])
 
     def _here(self, module: ModuleT) -> ModuleT:
         return module.to(next(self.heads.parameters()).device)
@@ -353,7 +386,8 @@ class SuperModel(UnitModel):
         """A unit by layer and index in creation order; -1 is the newest."""
         unit = self._units(layer)[index]
         if not isinstance(unit, Unit):
-            raise TypeError("a layer holds units")
+            what = f"{_name(layer, index)} is not what its genotype says: it is a {type(unit).__name__}, no Unit"
+            raise RunError(what, remedy="adapt an old unit by an Adapted on the path; a new one is of its genotype")
         return unit
 
 
@@ -361,15 +395,37 @@ def _index(it: Any) -> int:
     return operator.index(it.old if isinstance(it, Adapted) else it)
 
 
+def _name(layer: int, index: int) -> str:
+    return f"unit {index} of layer {layer}"
+
+
+def _parts_of(layer: int, index: int) -> str:
+    return f"{_name(layer, index)} (its modules)"
+
+
 def _difference(found: nn.Module, expected: nn.Module) -> str | None:
-    """What tells two modules apart, their weights' values left aside."""
-    here, there = ({name: tuple(it.shape) for name, it in module.state_dict().items()} for module in (found, expected))
-    for name in sorted({*here, *there}):
+    """What tells two modules apart, part by part, the values of their weights left aside."""
+    here, there = _parts(found), _parts(expected)
+    for name in [*there, *here]:
         if here.get(name) != there.get(name):
             return f"{name} is {here.get(name, 'missing')}, and must be {there.get(name, 'left out')}"
-    if repr(found) != repr(expected):
-        return f"it is {found!r}, and must be {expected!r}"
     return None
+
+
+def _parts(module: nn.Module) -> dict[str, str]:
+    """By name what a module consists of: classes, shapes, hooks, and attributes as text, without addresses."""
+    parts: dict[str, str] = {}
+    for name, part in module.named_modules():
+        place = name and f"{name}."
+        parts[name or "it"] = f"{type(part).__qualname__}({part.extra_repr()})"
+        tensors = [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]
+        parts |= {f"{place}{key}": f"{list(tensor.shape)}" for key, tensor in tensors}
+        for key, value in vars(part).items():
+            if key[0] != "_" and key != "training" and not isinstance(value, Tensor | torch.device):
+                parts[f"{place}{key}"] = re.sub(" at 0x[0-9a-f]+", "", repr(value))
+        if part._forward_hooks or part._forward_pre_hooks:
+            parts[f"{place}hooks"] = "there"
+    return parts
 
 
 def _checksum(tensor: Tensor) -> str:

@@ -1,17 +1,14 @@
-"""``seu-bench export`` and ``log``: the network of one task in another format, a record in another program."""
+"""``seu-bench export``: the network of one task in another format."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, quiet_option
-from seu_bench.plugin.registry import Registry, use_plugins
-from seu_bench.results.record_files import find_record
+from seu_bench.plugin.registry import use_plugins
 
 
 @quiet_option
@@ -36,30 +33,3 @@ def export(run: str, results: Path, task: int, output: Path | None, plugin: tupl
     use_plugins(plugin)
     path = export_onnx(run, task, results=results, output=output)
     click.echo(str(path) if is_quiet() else f"onnx: {path}")
-
-
-@quiet_option
-@request_command("results", "log_options")
-@click.argument("run_name", metavar="RUN")
-@click.option(
-    "--to",
-    "names",
-    multiple=True,
-    required=True,
-    metavar="LOGGER",
-    help="Logger; may be repeated.",
-)
-def log(run_name: str, names: tuple[str, ...], log_options: Mapping[str, Any], results: Path) -> None:
-    """Send a record to a logger, e.g. because its server was not there during the run.
-
-    RUN is a run id, a unique prefix of one, or the run's folder. What the logger has already is not sent again.
-    """
-    from seu_bench.engine.loggers import choose_loggers, log_record
-
-    record, registry = find_record(results, run_name), Registry()
-    choose_loggers(registry, names, log_options)  # refuses before anything is sent
-    for name in names:
-        given = {key: value for key, value in log_options.items() if key.startswith(f"{name}.")}
-        log_record(registry, record, name, results, given)
-        if not is_quiet():
-            click.echo(f"{record.run_id}: sent to {name}")

@@ -53,7 +53,6 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
-    "log": _core("export:log", "Send a record to a logger, e.g. because its server was not there during the run."),
     "export": _core("export:export", "Export the network of one task to ONNX."),
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
@@ -63,7 +62,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
 
 
 #: Plugins that come with seu-bench and offer commands; ``--help`` imports no others of ours.
-WITH_COMMANDS: Final = ("submissions",)
+WITH_COMMANDS: Final = ("seu", "submissions")
 
 
 @hookimpl

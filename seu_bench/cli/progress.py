@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from seu_bench.engine.forecast import Forecast
 from seu_bench.errors import Interruption
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.executors import Noticed, Started
@@ -36,7 +35,9 @@ class _Display:
         # Names hold options, whose brackets would be markup.
         name, note = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[note]"))
         columns = (name, BarColumn(40), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn(), note)
-        self.bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.bars = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=3600
+        )
         self.console = console
 
     def say(self, text: str) -> None:
@@ -54,33 +55,34 @@ class ProgressDisplay(_Display):
 
     def __init__(self, console: Console | None = None, *, foretell: Callable[[Cost], str] = lambda _: "") -> None:
         super().__init__(console)
-        self.forecast = Forecast(0)
         self._foretell = foretell
         self._run = self.bars.add_task("run", note="")
         self._stage = self.bars.add_task("", total=1, note="")
-        self._tasks = 0
+        self._tasks = self._passed = 0  # images, in stages that ended
 
     @hookimpl
     def run_started(self, record: Record, cost: Cost) -> None:
         """Say what is run, and open the bars."""
         self._tasks = len(record.task_names)
-        self.forecast = Forecast(cost.all_passes, before=sum(stage.image_passes for stage in record.stages))
+        self._passed = sum(stage.image_passes for stage in record.stages)
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
         time = "" if record.stages else self._foretell(cost)
         self.say(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes{time}")
-        self.bars.update(self._run, total=max(1, cost.all_passes))
+        self.bars.reset(self._run, total=max(1, cost.all_passes), completed=self._passed)
         self.bars.start()
 
     @hookimpl
     def stage_progress(self, progress: StageProgress) -> None:
         """Update the bars; without a terminal, print a line per finished stage."""
-        self.forecast.see(progress)
+        passed = self._passed + progress.image_passes
+        self._passed = passed if progress.done else self._passed
+        self.bars.update(self._run, completed=passed)
         where = f"task {progress.task + 1}/{self._tasks} {progress.stage}"
         accuracy = progress.report.accuracy
         note = f"accuracy {accuracy:.3f}" if accuracy is not None else ""
-        left = format_seconds(self.forecast.left)
+        left = format_seconds(self.bars.tasks[0].time_remaining)
         epoch = f"{where}, epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
-        self.bars.update(self._run, completed=self.forecast.passed, note=f"ETA {left}")
+        self.bars.update(self._run, note=f"ETA {left}")
         self.bars.update(self._stage, description=epoch, completed=progress.epoch, total=progress.epochs, note=note)
         if self.bars.disable and progress.done:
             spent = f"{progress.epoch} epoch{'s' * (progress.epoch != 1)} in {progress.seconds:.1f} s"

@@ -37,7 +37,6 @@ def _layout(value: str) -> Layout:
 @click.option(
     "--top", type=click.IntRange(0, 24), default=8, help="Most configurations drawn in each group; 0: none [8]."
 )
-@click.option("--unranked", is_flag=True, help="Show finished runs that are never ranked, such as those of smoke, too.")
 @click.option(
     "--column-width",
     "layout",
@@ -53,7 +52,6 @@ def report(
     protocol: str | None,
     top: int,
     layout: Layout | None,
-    unranked: bool,
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
 
@@ -68,7 +66,6 @@ def report(
         protocol,
         Registry().known_metrics,
         top=top,
-        unranked=unranked,
         layout=layout,
     )
     if is_quiet():

@@ -74,8 +74,8 @@ def run(form: str, **fields: Any) -> None:
     # Before anything is printed: standard output may be closed.
     boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
     if outcome.reused and not is_quiet() and (unused := unused_flags(request)):
-        how = "--restart makes it again, seu-bench log sends its record"
-        click.echo(f"without effect, because the run was finished before: {unused} ({how})", err=True)
+        told = f"without effect, because the run was finished before: {unused} (--restart makes it again)"
+        click.echo(told, err=True)
     if form == "json":
         click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
     elif is_quiet():

@@ -1,18 +1,16 @@
-"""Forecasts of a run's time, from its progress or from the first batches of each stage, and of its cost."""
+"""A run's time, forecast from the first batches of each stage; its costs beside those that were forecast."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
     from seu_bench.training.interfaces import Cost, StageCost
-    from seu_bench.training.stage import StageProgress
 
 #: Share by which a forecast may be wrong.
 TOLERANCE: Final = 0.05
@@ -20,33 +18,6 @@ TOLERANCE: Final = 0.05
 _LIMIT, _BATCH, _IMAGES = 0.5, 32, 64
 #: Weights, gradients, momentum and best weights, for whose bytes there has to be room.
 _COPIES: Final = 4
-
-
-class Forecast:
-    """Seconds left: image passes left over the speed measured, to which passes ``before`` this attempt do not add."""
-
-    def __init__(self, planned: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
-        self.planned = planned
-        self.passed = self._finished = self._before = before
-        self._clock, self._began = clock, clock()
-        self._is_first = before > 0
-
-    def see(self, progress: StageProgress) -> None:
-        """Take note of a report."""
-        if self._is_first:  # of the stage that was interrupted
-            self._before += progress.image_passes
-            self._is_first = False
-        self.passed = self._finished + progress.image_passes
-        if progress.done:
-            self._finished = self.passed
-
-    @property
-    def left(self) -> float | None:
-        """Seconds left; ``None`` before anything was measured."""
-        passed_here, measured = self.passed - self._before, self._clock() - self._began
-        if not passed_here or measured <= 0:
-            return None
-        return max(0, self.planned - self.passed) / (passed_here / measured)
 
 
 def differences(cost: Cost, stages: Iterable[Any], tolerance: float = TOLERANCE) -> list[str]:

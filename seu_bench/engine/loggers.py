@@ -1,8 +1,7 @@
-"""Loggers of a run: values sent while it learns, or later from its record."""
+"""Loggers of a run: values sent while it learns."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import queue
@@ -10,20 +9,19 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seu_bench._version import __version__
 from seu_bench.config.options import Options, build_options, did_you_mean, flatten_options
 from seu_bench.config.run import Request, ResultFields
-from seu_bench.errors import OptionError, PluginError, RequestError, SeuBenchError
+from seu_bench.errors import OptionError, PluginError, SeuBenchError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.metrics import avg_acc_curve
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues, LoggerFactory, RunLogger
 from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record_metrics import EVALUATION, complete_matrix, known_metric, measured_rows
 from seu_bench.utils.files import refuse_link
-from seu_bench.utils.progress import bar, track
+from seu_bench.utils.progress import bar
 from seu_bench.utils.text import error_line, without_credentials
 
 if TYPE_CHECKING:
@@ -64,31 +62,22 @@ def choose_loggers(
     }
 
 
-@contextlib.contextmanager
-def _failures(entry: Entry[LoggerFactory], remedy: str) -> Iterator[None]:
-    try:
-        yield
-    except SeuBenchError:
-        raise
-    except Exception as error:
-        what = f"logger {entry.name!r} of package {entry.package} failed: {error_line(error)}"
-        raise PluginError(what, remedy=remedy) from error
-
-
-def _build(entry: Entry[LoggerFactory], options: Options, results: Path) -> RunLogger:
-    folder = results / "logs" / entry.name
-    for path in (folder.parent, folder):
-        refuse_link(path, "remove the link")
-    return entry.factory.build(options, folder)
-
-
 def add_loggers(registry: Registry, request: Request) -> None:
     """Register the loggers of a run; logs lie in the folder ``logs`` of the results folder."""
     for name, (entry, options) in choose_loggers(registry, request.log, request.log_options).items():
         from seu_bench.utils.seeding import preserve_rng
 
-        with _failures(entry, f"run without --log {name}, or repair what it needs"), preserve_rng():
-            logger = _build(entry, options, request.results)
+        folder = request.results / "logs" / name
+        for path in (folder.parent, folder):
+            refuse_link(path, "remove the link")
+        try:
+            with preserve_rng():
+                logger = entry.factory.build(options, folder)
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            what = f"logger {name!r} of package {entry.package} failed: {error_line(error)}"
+            raise PluginError(what, remedy=f"run without --log {name}, or repair what it needs") from error
         if getattr(entry.factory, "is_remote", lambda _: False)(options):
             logger = BackgroundLogger(logger)
         registry.manager.register(LoggerPlugin(registry, entry, logger), name=f"logger {name}")
@@ -99,7 +88,6 @@ class LoggerPlugin:
 
     def __init__(self, registry: Registry, entry: Entry[LoggerFactory], logger: RunLogger) -> None:
         self.package = entry.package
-        self.advice = f"; seu-bench log RUN --to {entry.name} sends the record when the run is finished"
         self._registry, self._name, self._logger = registry, entry.name, logger
         self._once = OnceLogger(logger)
         self._tasks = self._epochs_before = 0
@@ -209,27 +197,6 @@ class BackgroundLogger:
                 getattr(once if call == "log" else logger, call)(value)
         except (Exception, SystemExit) as error:
             self._failure = error
-
-
-def log_record(
-    registry: Registry, record: Record, name: str, results: Path, options: Mapping[str, Any] | None = None
-) -> None:
-    """Send the record of a run that has ended to a logger, whose options are named ``<logger>.<option>``.
-
-    What the logger has of the run already is not sent again. A RequestError: the run goes on, or there is no such
-    logger or option. A PluginError: the logger failed.
-    """
-    if record.status == "running":
-        what, remedy = f"run {record.run_id} is not finished", "send it when it has ended"
-        raise RequestError(what, where=f"--to {name}", remedy=remedy)
-    ((entry, chosen),) = choose_loggers(registry, (name,), options).values()
-    with _failures(entry, "repair what it needs, and give the same command again: nothing is sent twice"):
-        logger = _build(entry, chosen, results)
-        logger.begin(describe_run(record))
-        once = OnceLogger(logger)
-        for values in track(list(logged_values(record, registry.known_metrics)), f"sending to {name}"):
-            once.log(values)
-        logger.end(record.status)
 
 
 def describe_run(record: Record) -> LoggedRun:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
@@ -36,8 +36,8 @@ from seu_bench.training.interfaces import (
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
-#: Networks that are proposed where one does not take the samples, the first that does.
-_USUAL = ("alexnet", "mlp", "embedding")
+#: A network for each kind of sample, which is proposed where another one does not take it.
+USUAL_BACKBONES: Final[Mapping[InputKind, str]] = {"image": "alexnet", "features": "mlp", "tokens": "embedding"}
 
 
 @dataclass(frozen=True)
@@ -385,29 +385,36 @@ def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ..
 
 
 def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, kind: InputKind, dataset: str) -> None:
-    """Refuse a strategy or a network that cannot learn a data set's samples by a RequestError that names others."""
-    taking = [name for name, it in registry.backbones.items() if kind in taken_inputs(it.factory)]
-    usual = next((name for name in _USUAL if name in taking), "NAME")
-    known = inputs_of(picked.factory, picked.options)
+    """Refuse a strategy, a network or a search space that cannot learn a data set's samples by a RequestError that
+    names others."""
+    known, has = inputs_of(picked.factory, picked.options), f"and data set {dataset!r} has {_plural([kind])}"
     if known is not None and kind not in known:
-        what, key = f"strategy {strategy!r} learns {_plural(known)}", f"--strategy {strategy}"
-        remedy = f"choose one that takes a backbone, e.g. naive, replay or ewc with -o backbone={usual}"
-    elif picked.backbone is not None and kind not in taken_inputs(picked.backbone):
-        name = getattr(picked.options, "backbone", "")
-        what, key = f"network {name!r} takes {_plural(taken_inputs(picked.backbone))}", f"-o backbone={name}"
-        remedy = f"give -o backbone={usual}; those that take {_plural([kind])}: {', '.join(taking)}"
-    else:
-        return
-    raise RequestError(f"{what}, and data set {dataset!r} has {_plural([kind])}", where=key, remedy=remedy)
+        remedy = f"choose one that takes a backbone, e.g. naive, replay or ewc with -o backbone={USUAL_BACKBONES[kind]}"
+        what = f"strategy {strategy!r} learns {_plural(known)}, {has}"
+        raise RequestError(what, where=f"--strategy {strategy}", remedy=remedy)
+    parts: list[tuple[str, str, BackboneFactory | SpaceFactory | None, Kind[Any]]] = [
+        ("network", "backbone", picked.backbone, registry.backbones),
+        ("search space", "space", picked.space, registry.spaces),
+    ]
+    for word, option, chosen, offered in parts:
+        if chosen is not None and kind not in taken_inputs(chosen):
+            taking = [name for name, it in offered.items() if kind in taken_inputs(it.factory)]
+            usual = next((name for name in (USUAL_BACKBONES[kind], *taking) if name in taking), "NAME")
+            name, told = getattr(picked.options, option), f"those that take {_plural([kind])}: {', '.join(taking)}"
+            what = f"{word} {name!r} takes {_plural(taken_inputs(chosen))}, {has}"
+            remedy = (
+                f"give -o {option}={usual}; {told}" if taking else f"none takes {_plural([kind])}: choose other data"
+            )
+            raise RequestError(what, where=f"-o {option}={name}", remedy=remedy)
 
 
 def _plural(kinds: Iterable[str]) -> str:
     return " and ".join(kind.replace("image", "images") for kind in kinds)
 
 
-def taken_inputs(backbone: BackboneFactory) -> Sequence[str]:
-    """Return the kinds of samples that a network takes."""
-    return getattr(backbone, "inputs", ("image",))
+def taken_inputs(factory: BackboneFactory | SpaceFactory) -> Sequence[str]:
+    """Return the kinds of samples that a network or a search space takes."""
+    return getattr(factory, "inputs", ("image",))
 
 
 class TunedFiles:

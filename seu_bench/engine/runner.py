@@ -110,7 +110,7 @@ class HookCaller:
                 name = manager.get_name(plugin) or "?"
                 package = getattr(plugin, "package", None) or self._registry.manager.package(name)
                 what = f"plugin {name!r} of package {package} failed in {hook} and is not called again"
-                self.notice(f"{what}: {error_line(error)}; the run continues{getattr(plugin, 'advice', '')}")
+                self.notice(f"{what}: {error_line(error)}; the run continues")
 
 
 @dataclass

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from seu_bench.config.options import build_options
 from seu_bench.config.run import Request
 from seu_bench.data.dataset import DatasetSource, InputShape
+from seu_bench.data.sources import definition_source
 from seu_bench.data.streams import build_stream
-from seu_bench.engine.resolve import named_backbone, resolve, taken_inputs
+from seu_bench.data.tasks import dataset_names
+from seu_bench.engine.resolve import USUAL_BACKBONES, named_backbone, resolve, taken_inputs
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
@@ -138,12 +140,15 @@ class DatasetContract(Contract):
         """What ``info`` says, in arrays of that shape and range, and the same each time: records have its checksum."""
         _skip_without_files(self.dataset, source, self.root)
         loaded, info = source.load(self.root).check(), source.info(self.root)
+        kind = getattr(source, "kind", "image")
+        require(info.kind == kind, f"its samples are {info.kind}: give the source an attribute kind; it says {kind}")
         require(loaded.info == info, f"what is loaded says that it is {loaded.info}, and info() says {info}")
         for name in ("train", "test"):
             labels, said = getattr(loaded, name).labels, getattr(info, f"{name}_per_class")
             counts = np.bincount(labels, minlength=info.num_classes).tolist()
             require(said is None or counts == [*said], f"{name}_per_class is {said}, and there are {counts}")
-        require(source.load(self.root).checksum() == loaded.checksum(), "a second load() gave other images or labels")
+        again = source.load(self.root).check()
+        require(again.checksum() == loaded.checksum(), "a second load() gave other images or labels")
 
 
 class BenchmarkContract(Contract):
@@ -166,6 +171,10 @@ class BenchmarkContract(Contract):
         require(spec.name == self.benchmark, f"it is registered as {self.benchmark!r} and calls itself {spec.name!r}")
         require(factory.load() == spec, "a second load() gave another benchmark")
         common: dict[str, Any] = {"strategy": "fine_tuning", "benchmark": self.benchmark, "data_root": self.root}
+        name = dataset_names(spec)[0]
+        own = spec.datasets.get(name)
+        source = definition_source(own, name) if own else registry.datasets.find(name).factory
+        common["options"] = {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
         runs = [resolve(registry, Request(protocol=protocol, **common)) for protocol in spec.protocols]
         try:
             for run in runs:

@@ -65,7 +65,7 @@ class ComponentFactory(Protocol):
 class SpaceFactory(Protocol):
     """Factory of a search space of extension units (``-o space=``); ``seu_bench_kit`` says what a space is.
 
-    It may have ``contract``, as a :class:`ComponentFactory`.
+    It may have ``contract``, as a :class:`ComponentFactory`, and ``inputs``, as a :class:`BackboneFactory`.
     """
 
     summary: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
@@ -61,30 +61,6 @@ def watching_console(name: str = "stderr", width: int | None = None) -> Console:
     return console if console.is_terminal else Console(file=stream, width=width)
 
 
-class Bar:
-    """Progress of a piece of work, drawn once it has taken :data:`DELAY`, or at once if nobody knows how much it is."""
-
-    def __init__(self, progress: Progress | None = None, what: str = "", total: float | None = None) -> None:
-        self._progress, self._began = progress, time.monotonic()
-        self._task = progress.add_task(what, total=total) if progress is not None else None
-        if progress is not None and total is None:
-            progress.start()
-
-    def advance(self, count: float = 1) -> None:
-        """Add ``count`` to what is done."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=count)
-            if not self._progress.live.is_started and time.monotonic() - self._began > DELAY:
-                self._progress.start()
-
-    def close(self) -> None:
-        """Remove it, and with the last one the drawing."""
-        if self._progress is not None and self._task in self._progress.task_ids:
-            self._progress.remove_task(self._task)
-            if not self._progress.tasks:
-                self._progress.stop()
-
-
 _DISPLAY: ContextVar[Progress | None] = ContextVar("seu_bench_progress", default=None)
 
 
@@ -123,16 +99,38 @@ def hide_progress() -> Iterator[None]:
         _DISPLAY.reset(token)
 
 
-def bar(what: str, total: float | None = None) -> contextlib.closing[Bar]:
-    """Return a context of a bar for a piece of work, described in a word or two; ``None``: nobody knows how much."""
-    return contextlib.closing(Bar(_DISPLAY.get(), printable(what), total))
+@contextlib.contextmanager
+def bar(what: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
+    """Draw a bar for a piece of work, described in a word or two, and yield what adds to what is done.
+
+    It is drawn once the work has taken :data:`DELAY`, or at once if nobody knows how much it is (``None``).
+    """
+    display, began = _DISPLAY.get(), time.monotonic()
+    if display is None:
+        yield lambda _: None
+        return
+    task = display.add_task(printable(what), total=total)
+
+    def advance(count: float) -> None:
+        display.update(task, advance=count)
+        if total is None or time.monotonic() - began > DELAY:
+            display.start()
+
+    if total is None:
+        advance(0)
+    try:
+        yield advance
+    finally:
+        display.remove_task(task)
+        if not display.tasks:
+            display.stop()
 
 
 def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
     """Iterate over ``items`` with a bar that counts those that are done, of ``total``, by default their length."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    with bar(what, total) as drawn:
+    with bar(what, total) as advance:
         for item in items:
             yield item
-            drawn.advance()
+            advance(1)

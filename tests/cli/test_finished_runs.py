@@ -40,7 +40,7 @@ def test_flags_are_named(command: Command, place: Path, first: Answer) -> None:
     again = run(command, place, "--compile", "--no-weights", "--checkpoint-every", 5)
     assert again.err == (
         "without effect, because the run was finished before: --checkpoint-every 5, --compile, --no-weights "
-        "(--restart makes it again, seu-bench log sends its record)\n"
+        "(--restart makes it again)\n"
     )
     assert record_of(again) == record_of(first)
 

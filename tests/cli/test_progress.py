@@ -9,9 +9,7 @@ import pytest
 from rich.console import Console
 from support.sweeping import plan, record_of
 
-from seu_bench.cli import progress as module
 from seu_bench.cli.progress import ProgressDisplay, SweepDisplay
-from seu_bench.engine.forecast import Forecast
 from seu_bench.errors import Interruption
 from seu_bench.plugin.executors import Noticed, Started
 from seu_bench.results.record import Record
@@ -34,14 +32,14 @@ EVIL = "it [red]broke[/red] \x1b[2J in\ttwo"
 NOW = [1000.0]
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> tuple[ProgressDisplay, StringIO]:
+def shown(*, terminal: bool) -> tuple[ProgressDisplay, StringIO]:
     """The display of a run of 1,000 images that has begun, on a page of text."""
     page = StringIO()
-    monkeypatch.setattr(module, "Forecast", lambda planned, before=0: Forecast(planned, lambda: NOW[0], before))
-    console = Console(file=page, force_terminal=terminal, width=200, color_system=None)
+    console = Console(file=page, force_terminal=terminal, width=200, color_system=None, get_time=lambda: NOW[0])
     display = ProgressDisplay(console, foretell=lambda cost: ", about 9 h")
     display.run_started(record=RECORD, cost=Cost((1, 1), (1, 1), (1, 1), (1, 1), (StageCost("training", 0, 1000, 0),)))
-    NOW[0] += 10
+    display.stage_progress(progress=report(50, 1))
+    NOW[0] += 8
     return display, page
 
 
@@ -49,25 +47,25 @@ def report(passes: int, epoch: int, *, done: bool = False, accuracy: float | Non
     return StageProgress("training", 1, epoch, 4, EpochReport(0.5, accuracy), passes, 2.0, done)
 
 
-def test_lines_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_a_run() -> None:
     """At the start with the forecast, for each stage and at the end, without control characters."""
-    display, page = shown(monkeypatch, terminal=False)
+    display, page = shown(terminal=False)
     display.stage_progress(progress=report(250, 2))
     display.stage_progress(progress=report(500, 4, done=True, accuracy=0.875))
     display.run_notice(message=EVIL)
     display.run_finished(record=RECORD.model_copy(update={"status": "finished", "seconds": 61.0}))
     assert page.getvalue().splitlines() == [
         "naive on split_cifar10 (paper), seed 7: 2 tasks, 1,000 image passes, about 9 h",
-        "task 2/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 10.00 s left",
+        "task 2/2 training: 4 epochs in 2.0 s, accuracy 0.875, about 9.00 s left",
         "it [red]broke[/red] [2J in two",
         "finished after 1 min 01 s",
     ]
 
 
 @pytest.mark.parametrize("status", ["finished", "interrupted"])
-def test_bars_of_a_run(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+def test_bars_of_a_run(status: str) -> None:
     """The run with the time left, the stage with its epoch and accuracy; the cursor is given back in any case."""
-    display, page = shown(monkeypatch, terminal=True)
+    display, page = shown(terminal=True)
     display.stage_progress(progress=report(250, 2, accuracy=0.5))
     display.bars.refresh()
     drawn = page.getvalue()

@@ -22,11 +22,10 @@ from support.commands import Command, Install
 from support.logged import EPOCHS, Keeping, Log, Witness, draw, due, logged_run
 
 from seu_bench.engine import loggers
-from seu_bench.engine.loggers import BackgroundLogger, describe_run, log_record, logged_values
-from seu_bench.errors import Interruption, OptionError, PluginError, RequestError, ResultsError
+from seu_bench.engine.loggers import BackgroundLogger, describe_run, logged_values
+from seu_bench.errors import Interruption, OptionError, ResultsError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
-from seu_bench.plugin.registry import Registry, load_plugins
-from seu_bench.results.record import Record, StageRecord, read_record, record_path
+from seu_bench.results.record import Record, StageRecord, read_record
 from seu_bench.results.record_metrics import METRICS, without_times
 
 #: The one logger of ours that waits for a server.
@@ -107,7 +106,6 @@ def test_failing_logger_is_switched_off(
     (said,) = witness.notices
     assert said.startswith(f"plugin 'logger keeping' of package keeping failed in {hook} and is not called again: ")
     assert ("OSError: [Errno 28] No space left on device" if harm is fail else "SystemExit: 3") in said
-    assert "seu-bench log RUN --to keeping" in said
     assert without_times(record) == without_times(expected)
 
 
@@ -186,7 +184,7 @@ def dead_server() -> Iterator[str]:
 
 @needs_mlflow
 def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record is what it is without the logger; one notice says what was not sent, and how it can be."""
+    """The record is what it is without the logger; one notice says that not all was sent."""
     monkeypatch.setattr(loggers, "END_WITHIN", (0.5, 0.1))
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")  # the thread outlives the test
     expected, _ = logged_run(tmp_path / "without")
@@ -194,7 +192,6 @@ def test_run_does_not_wait(tiny: Path, tmp_path: Path, dead_server: str, monkeyp
     assert without_times(record) == without_times(expected)
     (notice,) = witness.notices
     assert "is not called again: TimeoutError: not all was sent within 0.5 seconds; the run continues" in notice
-    assert "seu-bench log RUN --to mlflow" in notice
 
 
 class Slow(Keeping):
@@ -231,44 +228,6 @@ def test_background_logger(monkeypatch: pytest.MonkeyPatch) -> None:
         failing.begin(RUN)
         failing.log(LoggedValues({"a": 1.0}, "tasks", 1, 1))
         failing.end("finished")
-
-
-# ---------------------------------------------------------------------- sent later
-
-
-def test_sent_later(tiny: Path, tmp_path: Path) -> None:
-    """The same values in the same order, once, from the record alone, also as it is read from disk."""
-    told, later = Keeping(), Keeping()
-    record, witness = logged_run(tmp_path, ["keeping"], plugins={"keeping": told})
-    read = read_record(record_path(tmp_path, record.run_id))
-    assert list(logged_values(read, METRICS)) == list(logged_values(record, METRICS))
-    manager = load_plugins()
-    manager.register(later, name="keeping")
-    log_record(Registry(manager), read, "keeping", tmp_path)
-    assert rounded(later.kept(later.told[1][1].attempt)) == rounded(due(record, witness.curves))
-    assert [what for what, _ in later.told] == [what for what, _ in told.told]
-    places = [
-        [(values.axis, values.step, values.position) for what, values in each.told if what == "log"]
-        for each in (told, later)
-    ]
-    assert places[0] == places[1]
-
-
-def test_not_sent(tiny: Path, tmp_path: Path) -> None:
-    """A run that goes on, another logger's option, and a logger that fails, which is named without secrets."""
-    record, _ = logged_run(tmp_path)
-    with pytest.raises(RequestError, match="is not finished"):
-        log_record(Registry(), record.model_copy(update={"status": "running"}), "mlflow", tmp_path)
-    with pytest.raises(OptionError):
-        log_record(Registry(), record, "mlflow", tmp_path, {"wandb.mode": "online"})
-
-    def away() -> None:
-        raise ConnectionError("no answer from https://ann:secret@host")
-
-    manager = load_plugins()
-    manager.register(Keeping({"log": away}), name="keeping")
-    with pytest.raises(PluginError, match=r"logger 'keeping' of package keeping failed: .* https://\*\*\*@host"):
-        log_record(Registry(manager), record, "keeping", tmp_path)
 
 
 # ---------------------------------------------------------------------- asked for

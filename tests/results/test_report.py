@@ -280,13 +280,10 @@ class TestCommand:
         assert list(tmp_path.iterdir()) == []
 
     def test_never_ranked(self, command: Command, tmp_path: Path) -> None:
-        """Refused, with the reason; they are shown where that is asked for."""
+        """Refused, with the reason."""
         put(tmp_path, published("naive", 0), ranked=False, protocol="smoke")
         answer = command("report", "--results", tmp_path)
         assert answer.status == 2 and "protocol 'smoke' is never ranked" in answer.err
-        assert command("report", "--results", tmp_path, "--unranked", "--top", 0).status == 0
-        page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-        assert "NOT RANKED" in page.text and len(list(page.all("figure"))) == 0
 
 
 def test_no_torch_and_no_pyplot(tmp_path: Path) -> None:

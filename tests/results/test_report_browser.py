@@ -29,13 +29,6 @@ def several(results: Path) -> None:
     put(results, published("naive", 0), run_id="data", data_fingerprint="f" * 64)
 
 
-def unranked(results: Path) -> None:
-    """Runs that are never ranked, beside one that is."""
-    put_all(results, ["seu"], [0])
-    for seed in (0, 1):
-        put(results, published("naive", seed), run_id=f"smoke{seed}", protocol="smoke", ranked=False)
-
-
 def strange(results: Path) -> None:
     """Long names and markup, and what was not measured."""
     names = {"strategy": HOSTILE, "task_names": ["x" * 300] * 5, "options": {"value": "long" * 60, HOSTILE: 1}}
@@ -45,11 +38,11 @@ def strange(results: Path) -> None:
     put(results, published("seu", 0), run_id="d", status="failed", error=HOSTILE)
 
 
-@pytest.fixture(scope="module", params=[several, unranked, strange], ids=lambda make: make.__name__)
+@pytest.fixture(scope="module", params=[several, strange], ids=lambda make: make.__name__)
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp(request.param.__name__)
     request.param(results)
-    return write_report(results, unranked=request.param is unranked).page
+    return write_report(results).page
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from seu_bench import hookimpl
+from seu_bench.config import BenchmarkSpec
 from seu_bench.config.options import Options
 from seu_bench.data.dataset import DatasetInfo, DatasetState, InputShape, RawDataset
+from seu_bench.data.synthetic import synthetic_dataset
 from seu_bench.errors import DataMissingError
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
 from seu_bench.plugin.registration import LazyFactory
@@ -110,6 +112,21 @@ def test_broken_data_sets(tmp_path: Path) -> None:
     with fails("gives no hint: gone"):
         trial.test_says_that_it_is_missing(Data(textures, "missing", DataMissingError("gone")), tmp_path)
     trial.test_says_that_it_is_missing(Data(textures, "missing", DataMissingError("gone", remedy="fetch")), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["features", "tokens"])
+def test_data_sets_without_pixels(kind: Any) -> None:
+    """They and benchmarks over them pass, where the source says what they are."""
+    info = DatasetInfo("broken", 6, 1, 1, 4, 160, 80, kind=kind, vocabulary=20)
+    source: Any = Data(synthetic_dataset(info, 0, scale=1.0))
+    with fails(f"its samples are {kind}: give the source an attribute kind"):
+        broken(DatasetContract, "dataset", source).test_holds_what_it_describes(source)
+    source.kind = kind
+    broken(DatasetContract, "dataset", source).test_holds_what_it_describes(source)
+    spec = BenchmarkSpec.of({"kind": "classes", "dataset": "broken", "classes_per_task": 2}, name="broken")
+    contract = type("Trial", (BenchmarkContract,), {"benchmark": "broken"})
+    contract.plugins = [Broken("datasets", source), Broken("benchmarks", spec)]
+    contract().test_tasks_are_as_planned()
 
 
 def test_a_benchmark_of_another_name() -> None:

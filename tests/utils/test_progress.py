@@ -30,8 +30,8 @@ def page(*, terminal: bool = True) -> tuple[Console, io.StringIO]:
 
 def test_unasked_nothing_is_drawn(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(bars.track("abc", "spelling")) == ["a", "b", "c"]
-    with bars.bar("working", 3) as drawn:
-        drawn.advance(2)
+    with bars.bar("working", 3) as advance:
+        advance(2)
     with bars.show_progress():  # standard error is no terminal here
         assert list(bars.track(iter("abc"), "spelling")) == ["a", "b", "c"]
     assert capfd.readouterr() == ("", "")
@@ -55,8 +55,8 @@ def test_drawn_while_work_lasts() -> None:
     console, text = page()
     with bars.show_progress(console):
         for _ in bars.track(range(2), "outer [red]\x1b[31m"):
-            with bars.bar("inner") as inner:
-                inner.advance(3)
+            with bars.bar("inner") as advance:
+                advance(3)
                 time.sleep(0.3)  # they are drawn anew ten times a second
         drawn = text.getvalue()
         assert "outer [red] [31m" in drawn

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from seu_bench._version import __version__
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError, ResultsError
-from seu_bench.results.building import read_leaderboards, unranked_leaderboards
+from seu_bench.results.building import read_leaderboards
 from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_over_benchmarks, difference_cells
 from seu_bench.results.formats import notes, plain_table, to_csv, to_latex
 from seu_bench.results.leaderboard import TUNED, Leaderboard, Row, mean_and_deviation
@@ -111,7 +111,6 @@ def write_report(
     metrics: Mapping[str, Metric] = METRICS,
     *,
     top: int = 8,
-    unranked: bool = False,
     layout: Layout | None = None,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
@@ -122,7 +121,6 @@ def write_report(
         benchmark, protocol: only groups of these.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         top: configurations drawn in each group; 0: no figure is drawn.
-        unranked: whether finished runs that are never ranked are shown, too, in groups of their own.
         layout: width and fonts of the figures, e.g. of a paper's column.
 
     Raises:
@@ -142,11 +140,10 @@ def write_report(
     refuse_link(folder, "remove it; figures can be made again at any time")
     require_records(results)
     made = read_leaderboards(results, metrics)
-    boards = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
-    boards = [it for it in boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
-    outside = made.excluded(benchmark, unranked=unranked)
+    boards = [it for it in made.boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
+    outside = made.excluded(benchmark)
     if not boards:
-        shown = command("report", "--unranked", results=results)
+        shown = command("leaderboard", "--unranked", results=results)
         remedy = "\n  ".join([f"{shown} shows finished runs that are never ranked", *outside])
         raise ResultsError("no record can be reported", where=str(results), remedy=remedy)
     ranks = []
@@ -154,7 +151,7 @@ def write_report(
         scenario = "" if found.scenario == "task" else f"-{found.scenario}"
         name = f"over-benchmarks-{found.protocol}{scenario}-average-ranks"
         ranks.append(RankSection(name, found, charts.average_ranks(found, metrics)))
-    drawn = sorted(boards, key=lambda board: (board.unranked is not None, -board.records))[: _MOST_GROUPS if top else 0]
+    drawn = sorted(boards, key=lambda board: -board.records)[: _MOST_GROUPS if top else 0]
     if 0 < len(drawn) < len(boards):
         outside.append(f"figures of {len(boards) - len(drawn)} groups with fewer records (choose with --benchmark)")
     sections = [Section(board, *(_charts(board, top) if board in drawn else ({}, []))) for board in boards]
@@ -208,7 +205,6 @@ def _render(
     plotly = files("plotly") / "package_data" / "plotly.min.js"
     library = plotly.read_text(encoding="utf-8") if is_drawn else ""
     boards = [section.board for section in sections]
-    ranked = [board for board in boards if board.unranked is None]
     # Our own files and the library's, which hold nothing of a record, alone may run.
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, library))
     return environment.get_template("report.html.j2").render(
@@ -222,7 +218,7 @@ def _render(
         outside=outside,
         is_drawn=is_drawn,
         titles=_titles(boards),
-        summary=_summary_table(ranked) if ranked else None,
+        summary=_summary_table(boards),
         definitions={b.heading(name): it.summary for b in reversed(boards) for name, it in b.columns.items()},
         most=_MOST_ROWS,
         Table=Table,
