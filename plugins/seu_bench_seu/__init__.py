@@ -10,7 +10,7 @@ from seu_bench.plugin import CommandFactory, LazyCommand
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
-from seu_bench_seu.options import ADAPTER, PRESETS, CreationOptions, SearchOptions, SeuOptions
+from seu_bench_seu.options import ADAPTER, PRESETS, AdaptOptions, CreationOptions, SearchOptions, SeuOptions
 
 
 @hookimpl
@@ -72,7 +72,7 @@ def register_creators(register: Register[CreatorFactory]) -> None:
         "adapt",
         CreatorFactory(
             "mdl's rule over new units and old ones with a 1x1 adapter and BatchNorm statistics of the task's own",
-            options=CreationOptions,
+            options=AdaptOptions,
             build="seu_bench_seu.adapt:AdaptCreation",
             estimate_passes=schedule_passes,
             wrap="seu_bench_seu.adapt:wrap",

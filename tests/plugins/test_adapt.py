@@ -36,12 +36,13 @@ def inputs(layer: int, model: SuperModel) -> tuple[torch.Tensor, ...]:
     return torch.rand(6, place.older, older, older), torch.rand(6, place.newer, side, side)
 
 
+@pytest.mark.parametrize("rank", [None, 1])
 @pytest.mark.parametrize("layer", range(4))
-def test_begins_as_the_old_unit_which_stays(layer: int) -> None:
+def test_begins_as_the_old_unit_which_stays(layer: int, rank: int | None) -> None:
     """Bit by bit in evaluation; in training it computes as a copy in training mode, and its own statistics move."""
     model = grown()
     old = model.unit(layer, 0)
-    x, adapter = inputs(layer, model), wrap(ADAPTER, old, model.outputs[layer])
+    x, adapter = inputs(layer, model), wrap({**ADAPTER, "rank": rank}, old, model.outputs[layer])
     before, twin = weights(old), copy.deepcopy(old)
     adapter.eval()
     assert torch.equal(adapter(old, *x), old(*x))
@@ -51,7 +52,7 @@ def test_begins_as_the_old_unit_which_stays(layer: int) -> None:
     y = adapter(old, *x)
     assert torch.equal(y, twin(*x))
     y.sum().backward()
-    assert adapter.weight.grad is not None and adapter.weight.grad.abs().sum() > 0
+    assert adapter.weights[-1].grad.abs().sum() > 0
     assert same(weights(old), before) and not any(it.training for it in old.modules())
     assert len(adapter.norms) > 0
     for own, name in zip(adapter.norms, adapter.names, strict=True):
@@ -119,7 +120,7 @@ def test_only_the_chosen_adapters_are_stored() -> None:
     assert not any(id(it) in moving for it in model.unit(1, 0).parameters())
     state = model.frozen_state()
     model.freeze()
-    assert any("unit 2 of layer 1 (module.weight)" in name for name in model.frozen_state().keys() - state.keys())
+    assert any("unit 2 of layer 1 (module.weights.0)" in name for name in model.frozen_state().keys() - state.keys())
 
 
 def test_other_genotypes_are_refused() -> None:
