@@ -102,7 +102,7 @@ class SpaceContract(Contract):
             told = f"from_dict() made {again} of what JSON keeps of {genotype}: they must be equal and hashed alike"
             require(again == genotype and hash(again) == hash(genotype), told)
             require(built.fault(genotype) is None, f"fault({genotype}) is {built.fault(genotype)}")
-        for genotype in _some(built, 20):
+        for genotype in _draw(built, 20):
             found = built.decode(built.encode(genotype))
             require(found == genotype, f"decode(encode(genotype)) made {found} of {genotype}")
             found = built.derive([it.numpy().astype(float) for it in _certain(built, built.sample_of(genotype))])
