@@ -149,10 +149,6 @@ class BlockwiseSearch(SampledStage[tuple[int, ...], Any]):
         """The proxy network with the edges of the architecture; the others carry nothing."""
         return self.network.sample_function(self.space.sample_of(self.space.decode(sampled)))
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the proxy network."""
-        self.network.train(training)
-
     def learn(self, sampled: tuple[int, ...], accuracy: float, loss: float) -> None:
         """The Q-values learn from the accuracy, and from remembered ones."""
         self.learner.remember(sampled, accuracy, self.replay)

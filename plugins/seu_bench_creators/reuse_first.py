@@ -71,10 +71,6 @@ class ReuseFirstCreation(SampledStage[Path, Path]):
 
         return forward
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the super model; frozen units refuse."""
-        self.model.train(training)
-
     def learn(self, sampled: Path, accuracy: float, loss: float) -> None:
         """Keep path and weights where they gain."""
         # A unit that was taken continues to train in its later epochs: only what is new must gain.

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seu_bench_kit.genotypes import EDGES, GENOTYPES, INPUTS, NODES, OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.genotypes import EDGES, GENOTYPES, INPUTS, INTERMEDIATE, OPERATIONS, Edge, Genotype, uniform_genotype
 from seu_bench_kit.kernels import DepthwiseConv2d, concatenate, pick_pixels
 from seu_bench_kit.search_space import Arrow, Below, CellPlan, Sample, SearchSpace, TieOrder, Vector
 from seu_bench_kit.units import Unit
@@ -164,7 +164,7 @@ class _Inputs(nn.Module):
 
 def _cell(states: list[State], edges: Sequence[tuple[int, int]], edge: Callable[[int, State], Tensor]) -> Tensor:
     """A cell's nodes side by side, each the sum of ``edge(row, source)`` over its rows of ``edges``: node, source."""
-    for node in range(INPUTS, INPUTS + NODES):
+    for node in INTERMEDIATE:
         arriving = [edge(row, states[source]) for row, (end, source) in enumerate(edges) if end == node]
         states.append(State(reduce(add, arriving)))
     return concatenate([state.features for state in states[INPUTS:]])
@@ -269,7 +269,7 @@ class CellSpace(SearchSpace):
         if self.edges == "all14":
             return self.choices
         operations = len(OPERATIONS) - 1
-        form = [size for node in _nodes() for size in (node, operations, node - 1, operations)]
+        form = [size for node in INTERMEDIATE for size in (node, operations, node - 1, operations)]
         return tuple(form * self.cell_types)
 
     def decode(self, decisions: Sequence[int]) -> Genotype:
@@ -280,6 +280,8 @@ class CellSpace(SearchSpace):
 
     def encode(self, genotype: Genotype) -> tuple[int, ...]:
         """Decisions that make the genotype."""
+        if self.edges == "all14":
+            return tuple(self.sample_of(genotype))
         forms = (genotype.normal, genotype.reduction)[: self.cell_types]
         return tuple(decision for form in forms for decision in self._encode_form(form))
 
@@ -297,7 +299,7 @@ class CellSpace(SearchSpace):
             if self.edges == "all14" and len(kind) != len(EDGES):
                 return f"it has {len(kind)} edges in place of {len(EDGES)}"
             if self.edges == "top2":
-                for node in _nodes():
+                for node in INTERMEDIATE:
                     if (count := sum(edge.node == node for edge in kind)) != 2:
                         return f"node {node} has {count} edges in place of 2"
                 if any(edge.operation == OPERATIONS[0] for edge in kind):
@@ -312,6 +314,8 @@ class CellSpace(SearchSpace):
     def random_genotype(self, below: Below = random.randrange) -> Genotype:
         """A genotype drawn uniformly: for each node two of its possible sources and an operation other than ``none``
         for each (``top2``), or an operation for every edge (``all14``)."""
+        if self.edges == "all14":
+            return self.decode([below(size) for size in self.decisions])
         kinds = [self._random_kind(below) for _ in range(self.cell_types)]
         return Genotype(kinds[0], kinds[-1])
 
@@ -346,7 +350,7 @@ class CellSpace(SearchSpace):
                 for edge in form
                 if edge.operation != OPERATIONS[0]
             ]
-            return [*found, *(Arrow(str(node), "output", "") for node in _nodes())]
+            return [*found, *(Arrow(str(node), "output", "") for node in INTERMEDIATE)]
 
         forms = {"normal": genotype.normal, "reduction": genotype.reduction}
         return {name: arrows(form) for name, form in list(forms.items())[: self.cell_types]}
@@ -355,30 +359,27 @@ class CellSpace(SearchSpace):
         if self.edges == "all14":
             return tuple(Edge(*edge, OPERATIONS[choice]) for edge, choice in zip(EDGES, decisions, strict=True))
         edges = []
-        for place, node in enumerate(_nodes()):
+        for place, node in enumerate(INTERMEDIATE):
             first, first_operation, second, second_operation = decisions[4 * place : 4 * place + 4]
             others = [source for source in range(node) if source != first]
             pairs = [(first, first_operation), (others[second], second_operation)]
             edges += [Edge(node, source, OPERATIONS[1 + operation]) for source, operation in sorted(pairs)]
         return tuple(edges)
 
-    def _encode_form(self, form: Sequence[Edge]) -> list[int]:
-        if self.edges == "all14":
-            operations = {(edge.node, edge.source): OPERATIONS.index(edge.operation) for edge in form}
-            return [operations[edge] for edge in EDGES]
+    @staticmethod
+    def _encode_form(form: Sequence[Edge]) -> list[int]:
         decisions: list[int] = []
-        for node in _nodes():
+        for node in INTERMEDIATE:
             first, second = (edge for edge in form if edge.node == node)
             place = second.source - (second.source > first.source)
             labels = [OPERATIONS.index(edge.operation) - 1 for edge in (first, second)]
             decisions += [first.source, labels[0], place, labels[1]]
         return decisions
 
-    def _random_kind(self, below: Below) -> tuple[Edge, ...]:
-        if self.edges == "all14":
-            return tuple(Edge(*edge, OPERATIONS[below(len(OPERATIONS))]) for edge in EDGES)
+    @staticmethod
+    def _random_kind(below: Below) -> tuple[Edge, ...]:
         drawn = []
-        for node in _nodes():
+        for node in INTERMEDIATE:
             sources = list(range(node))
             pair = sorted(sources.pop(below(len(sources))) for _ in range(2))
             drawn += [Edge(node, source, OPERATIONS[1 + below(len(OPERATIONS) - 1)]) for source in pair]
@@ -396,7 +397,7 @@ class CellSpace(SearchSpace):
         # The first of equal candidates wins, in the order of tie_order.
         best = [first + max(tie_order(len(row) - first), key=row[first:].__getitem__) for row in table]
         chosen = []
-        for node in _nodes():
+        for node in INTERMEDIATE:
             rows = [row for row, (end, _) in enumerate(EDGES) if end == node]
             if self.edges == "top2":
                 ranked = [rows[position] for position in tie_order(len(rows))]
@@ -404,7 +405,3 @@ class CellSpace(SearchSpace):
                 rows = sorted(ranked[:2])
             chosen += rows
         return tuple(Edge(*EDGES[row], OPERATIONS[best[row]]) for row in chosen)
-
-
-def _nodes() -> range:
-    return range(INPUTS, INPUTS + NODES)

@@ -24,10 +24,9 @@ OPERATIONS = (
     "dil_conv_5x5",
 )
 INPUTS = 2
-NODES = 4
-_INTERMEDIATE = range(INPUTS, INPUTS + NODES)
+INTERMEDIATE = range(INPUTS, INPUTS + 4)
 #: Every possible edge as (node, source), 14 of them, in the order of the rows of a probability table.
-EDGES = tuple((node, source) for node in _INTERMEDIATE for source in range(node))
+EDGES = tuple((node, source) for node in INTERMEDIATE for source in range(node))
 
 
 class Edge(NamedTuple):
@@ -55,7 +54,7 @@ class Genotype:
             if (edge.node, edge.source) not in EDGES or edge.operation not in OPERATIONS:
                 raise ValueError(f"{edge} is not an edge of this search space")
         for kind in (self.normal, self.reduction):
-            if {edge.node for edge in kind} != set(_INTERMEDIATE):
+            if {edge.node for edge in kind} != set(INTERMEDIATE):
                 raise ValueError("every intermediate node needs at least one incoming edge")
             if len({(edge.node, edge.source) for edge in kind}) != len(kind):
                 raise ValueError("an edge is given twice")

@@ -88,12 +88,12 @@ def recalibrate(
         trained: the BatchNorms to estimate are in it; the caller has set evaluation mode.
         forward: of the sample, images ``[N, C, H, W]`` -> logits.
         images: those that the sample was trained on.
-        limit: images that are passed at most; 0: none, and nothing changes.
+        limit: images that are passed at most; none where it is 0, or where there is no BatchNorm, and nothing changes.
         batch_size: images per batch; fewer images than that are one batch.
         on_batch: called with the number of images of each batch.
     """
-    part = images.part(0, recalibration_passes(limit, len(images), batch_size))
     norms = [norm for norm in trained.modules() if isinstance(norm, Norm) and norm.track_running_stats]
+    part = images.part(0, recalibration_passes(limit, len(images), batch_size) if norms else 0)
     before = [(norm.training, norm.momentum) for norm in norms]
     for norm in norms:
         norm.training = True  # each by itself, for a frozen unit refuses to train
@@ -160,7 +160,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         self.train_images, self.score_images = images.halves()
 
     def prepare(self, trained: nn.Module) -> None:
-        """Make the optimiser of ``trained``."""
+        """Make the optimiser of ``trained``, which each epoch switches to training and to evaluation mode."""
         self.trained = trained
         self.parameters = list(trained.parameters())
         self.optimizer = make_sgd(self.parameters, self.schedule)
@@ -174,10 +174,6 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         """Return the forward pass of a sample: images ``[N, C, H, W]`` -> logits ``[N, num_classes]``."""
 
     @abstractmethod
-    def set_mode(self, training: bool) -> None:
-        """Switch all modules to training or to evaluation mode."""
-
-    @abstractmethod
     def learn(self, sampled: Sampled, accuracy: float, loss: float) -> None:
         """Update from the accuracy in [0, 1] and the mean loss on the second half."""
 
@@ -186,7 +182,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         sampled = self.sample()
         forward = self.forward_of(sampled)
         set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
-        self.set_mode(training=True)
+        self.trained.train()
         loss = train_epoch(
             forward,
             self.parameters,
@@ -196,7 +192,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
             self.count_images,
             self.unsampled,
         )
-        self.set_mode(training=False)
+        self.trained.eval()
         limit, batch_size = self.recalibration_images, self.schedule.batch_size
         recalibrate(self.trained, forward, self.train_images, limit, batch_size, self.count_images)
         accuracy, score_loss = evaluate(forward, self.score_images, batch_size, self.count_images)

@@ -242,7 +242,7 @@ class SearchSpace(ABC):
         raise RequestError(
             f"the search space {type(self).__name__} has no proxy network, which this searcher needs",
             where="space",
-            remedy="choose a searcher that needs none: random, or zero_cost",
+            remedy="choose a searcher that needs none: --searcher random, or --searcher zero_cost",
         )
 
     def draw(self, genotype: Any) -> Mapping[str, Sequence[Arrow]]:

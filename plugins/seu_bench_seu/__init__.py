@@ -6,10 +6,11 @@ Torch is imported only when one of them is built.
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
+from seu_bench.plugin import CommandFactory, LazyCommand
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
-from seu_bench_seu.options import ADAPTER, PRESETS, CreationOptions, SearchOptions, SeuOptions
+from seu_bench_seu.options import ADAPTER, PRESETS, AdaptOptions, CreationOptions, SearchOptions, SeuOptions
 
 
 @hookimpl
@@ -71,10 +72,16 @@ def register_creators(register: Register[CreatorFactory]) -> None:
         "adapt",
         CreatorFactory(
             "mdl's rule over new units and old ones with a 1x1 adapter and BatchNorm statistics of the task's own",
-            options=CreationOptions,
+            options=AdaptOptions,
             build="seu_bench_seu.adapt:AdaptCreation",
             estimate_passes=schedule_passes,
             wrap="seu_bench_seu.adapt:wrap",
             largest=ADAPTER,
         ),
     )
+
+
+@hookimpl
+def register_commands(register: Register[CommandFactory]) -> None:
+    """Offer ``genotypes``."""
+    register("genotypes", LazyCommand("seu_bench_seu.pictures:genotypes", "draw the genotypes that a run found"))

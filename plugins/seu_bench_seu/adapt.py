@@ -20,7 +20,7 @@ from torch.nn import functional
 from seu_bench_kit import Adapted
 from seu_bench_kit.sampling import Norm
 from seu_bench_seu.mdl import MdlCreation
-from seu_bench_seu.options import ADAPTER
+from seu_bench_seu.options import ADAPTER, AdaptOptions
 
 
 class TaskAdapter(nn.Module):
@@ -29,11 +29,16 @@ class TaskAdapter(nn.Module):
     Args:
         unit: to adapt, which is neither held nor changed.
         outputs: features of its output.
+        rank: of the adapter's matrix A, which is then a product of two; ``None``: it is one full matrix.
     """
 
-    def __init__(self, unit: nn.Module, outputs: int) -> None:
+    def __init__(self, unit: nn.Module, outputs: int, rank: int | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(outputs, outputs))
+        shapes = [(outputs, outputs)] if rank is None else [(rank, outputs), (outputs, rank)]
+        #: The last is zeros, and so is A.
+        self.weights = nn.ParameterList(torch.zeros(shape) for shape in shapes)
+        for weight in list(self.weights)[:-1]:
+            nn.init.kaiming_uniform_(weight, a=5**0.5)
         tracked = {name: it for name, it in unit.named_modules() if isinstance(it, Norm) and it.track_running_stats}
         self.names = tuple(tracked)
         #: Statistics alone, of whatever dimension; none of them computes.
@@ -48,10 +53,11 @@ class TaskAdapter(nn.Module):
                 for key, it in own.named_buffers()
             }
             y: Tensor = functional_call(unit, statistics, inputs)
-        return y + (functional.linear(y, self.weight) if y.dim() == 2 else functional.conv2d(y, self._kernel()))
-
-    def _kernel(self) -> Tensor:
-        return self.weight[:, :, None, None]
+        added = y
+        for weight in self.weights:
+            is_image = added.dim() == 4
+            added = functional.conv2d(added, weight[..., None, None]) if is_image else functional.linear(added, weight)
+        return y + added
 
     @contextmanager
     def _lent_to(self, unit: nn.Module) -> Iterator[None]:
@@ -78,11 +84,11 @@ def wrap(genotype: Mapping[str, Any], unit: nn.Module, outputs: int) -> TaskAdap
     """Make the module of a genotype.
 
     Raises:
-        ValueError: it is another one than :data:`ADAPTER`.
+        ValueError: it is another one than :data:`ADAPTER`, with a rank or without.
     """
-    if genotype != ADAPTER:
+    if {**genotype, "rank": None} != ADAPTER:
         raise ValueError(f"an adapter is {ADAPTER}")
-    return TaskAdapter(unit, outputs)
+    return TaskAdapter(unit, outputs, genotype.get("rank"))
 
 
 class AdaptCreation(MdlCreation):
@@ -93,14 +99,21 @@ class AdaptCreation(MdlCreation):
     unit, as where all tasks share a stem, there is nothing to choose.
     """
 
+    options: AdaptOptions
+
     def candidates(self, layer: int) -> list[int | Adapted]:
         """The old units, adapted, and the new one."""
         model, count = self.model, self.model.candidates[layer]
         if not model.has_new[layer]:
             return super().candidates(layer)
 
-        def adapted(index: int) -> Adapted:
-            module = wrap(ADAPTER, model.unit(layer, index), model.outputs[layer])
-            return Adapted(index, ADAPTER, module.to(self.device))
+        # A product of two matrices is smaller than one of full rank only below half of it.
+        rank = self.options.rank if 2 * (self.options.rank or 0) < model.outputs[layer] else None
 
-        return [*(adapted(index) for index in range(count - 1) if model.can_adapt(layer, index)), count - 1]
+        def adapted(index: int) -> Adapted:
+            genotype = {**ADAPTER, "rank": rank}
+            module = wrap(genotype, model.unit(layer, index), model.outputs[layer])
+            return Adapted(index, genotype, module.to(self.device))
+
+        with self.randomness.active():
+            return [*(adapted(index) for index in range(count - 1) if model.can_adapt(layer, index)), count - 1]

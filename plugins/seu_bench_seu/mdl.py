@@ -9,11 +9,10 @@ and 15-20; Zheng et al., ICCV 2019).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from seu_bench.config import Schedule
@@ -21,14 +20,11 @@ from seu_bench.data import TaskImages
 from seu_bench.training import BestWeights, Forward
 from seu_bench.training.stage import Result
 from seu_bench_kit import Adapted, CreationTask, SampledStage, SearchTask, proxy_network
+from seu_bench_kit.search_space import Vector
 from seu_bench_seu.options import CreationOptions, MdlOptions, SearchOptions
 
-Vector: TypeAlias = NDArray[np.float64]
-
-Scope: TypeAlias = Literal["sampled", "all"]
-
-Normalisation: TypeAlias = Literal["sum", "softmax"]
-
+Scope = Literal["sampled", "all"]
+Normalisation = Literal["sum", "softmax"]
 
 #: Smallest probability before dividing by the sum: penalties can take a probability below zero.
 FLOOR = 1e-8
@@ -195,10 +191,6 @@ class MdlSearch(MultinomialStage[Any]):
         """The proxy network with the sampled operations."""
         return self.network.sample_function(sampled)
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the proxy network."""
-        self.network.train(training)
-
     def result(self) -> Any:
         """The genotype of the last probabilities."""
         return self.space.derive(self.tables.probabilities, self.tie_order)
@@ -240,11 +232,6 @@ class MdlCreation(MultinomialStage[tuple[int | Adapted, ...]]):
             return self.model.forward_single_task(images, self.task)
 
         return forward
-
-    def set_mode(self, training: bool) -> None:
-        """Switch the super model, whose frozen units refuse, and adapters, which it does not have yet."""
-        self.model.train(training)
-        self.trained.train(training)
 
     def learn(self, sampled: list[int], accuracy: float, loss: float) -> None:
         """The rule; and the best weights are kept."""

@@ -40,8 +40,16 @@ class CreationOptions(MdlOptions):
     )
 
 
-#: The one genotype of the creator ``adapt``.
-ADAPTER: Final = {"adapter": "1x1", "statistics": "own"}
+class AdaptOptions(CreationOptions):
+    """Options of the creator ``adapt``."""
+
+    rank: PositiveInt | None = Field(
+        None, description="rank of an adapter's matrix, where that makes it smaller [default: full]"
+    )
+
+
+#: The genotype of the creator ``adapt``, of the largest module; a smaller one has a rank.
+ADAPTER: Final = {"adapter": "1x1", "statistics": "own", "rank": None}
 
 #: Options of the space ``darts_cell`` alone.
 CELL_OPTIONS: Final = ("edges", "cell_types", "factorized_reduce_norm")

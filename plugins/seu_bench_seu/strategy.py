@@ -12,7 +12,7 @@ from torch import nn
 from seu_bench import Method
 from seu_bench.config import CreationSchedule, SearchSchedule
 from seu_bench.config.options import did_you_mean
-from seu_bench.errors import OptionError, RequestError
+from seu_bench.errors import OptionError, RequestError, RunError
 from seu_bench.models import count_parameters, state_bytes
 from seu_bench.training import (
     Cost,
@@ -26,7 +26,7 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
 )
-from seu_bench.training.interfaces import Component
+from seu_bench.training.interfaces import Component, SpaceFactory
 from seu_bench_kit import Adapted, CreationTask, GuardedStage, SearchSpace, SearchTask
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
@@ -74,13 +74,14 @@ class Seu(Method):
         self.chosen: dict[int, tuple[int, ...]] = {}
         name = self.options.genotype
         self._genotype = _named(self.model.space, name) if name else None
+        self._before: dict[str, str] = {}
         self._components: tuple[Component, Component]
         self._schedules: tuple[SearchSchedule, CreationSchedule]
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
-        training = Phase(lambda: self._training_stage(task), lambda _: self.model.freeze())
+        training = Phase(lambda: self._training_stage(task), lambda _: self._freeze())
         phases = [creation, training] if task.index > 0 else [training]
         if self._genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
@@ -134,7 +135,18 @@ class Seu(Method):
         if not self.options.warm_start:
             with self.drawing("renew", task):
                 self.model.renew(task.index)
+        # What a creator wraps trains for the first time here: old units are to stay as they are.
+        adapts = "adapt" in self.model.choices(task.index, self.chosen[task.index])
+        self._before = self.model.frozen_state(task.index) if adapts else {}
         return self.training_stage(task)
+
+    def _freeze(self) -> None:
+        if (fault := self.model.frozen_fault(self._before)) is not None:
+            remedy = "compute the old unit without changing it, as torch.func.functional_call does"
+            raise RunError(
+                f"training with the adapted units of {self._components[1]} went wrong: {fault}", remedy=remedy
+            )
+        self.model.freeze()
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:
@@ -191,8 +203,11 @@ def _components(context: StrategyContext) -> tuple[Component, Component]:
 
 
 def _space(context: StrategyContext) -> SearchSpace:
-    """The space that was chosen; what the options say of cells is for the paper's."""
-    options = context.options
+    return make_space(context.options, context.space)
+
+
+def make_space(options: SeuOptions, factory: SpaceFactory | None) -> SearchSpace:
+    """Build the space that was chosen; what the options say of cells is for the paper's."""
     given = {name: getattr(options, name) for name in CELL_OPTIONS}
     if options.space != "darts_cell":
         changed = {name: value for name, value in given.items() if value != SeuOptions.model_fields[name].default}
@@ -203,9 +218,9 @@ def _space(context: StrategyContext) -> SearchSpace:
                 remedy="leave it out, or choose -o space=darts_cell",
             )
         given = {}
-    if context.space is None:
+    if factory is None:
         raise RequestError("strategy 'seu' needs a search space", remedy="give -o space=darts_cell")
-    space: SearchSpace = context.space.build(**given)
+    space: SearchSpace = factory.build(**given)
     return space
 
 

@@ -190,17 +190,21 @@ class SuperModel(UnitModel):
                 wrong = f"it cannot be made of it: {type(error).__name__}: {error}"
             if wrong is not None:
                 return f"{place} is not what its genotype says: {wrong} (genotype {genotype})"
-        wrong = _difference(self.heads, on_meta(self._make_heads))
-        return wrong and f"a head is not what it was: {wrong}"
+        if (wrong := _difference(self.heads, on_meta(self._make_heads))) is not None:
+            return f"a head is not what it was: {wrong}"
+        known = "heads.", *(f"layers.{layer}.{index}." for layer, index, _ in self._all_units())
+        stray = next((name for name in self.state_dict() if not name.startswith(known)), None)
+        return stray and f"{stray} belongs to no unit, and cannot be made again"
 
-    def frozen_state(self) -> dict[str, str]:
-        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned."""
+    def frozen_state(self, learning: int | None = None) -> dict[str, str]:
+        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned, but of the
+        one that is still learned."""
         parts = {
             _parts_of(layer, index): hashlib.sha256(json.dumps([*_parts(unit).items()]).encode()).hexdigest()
             for layer, index, unit in self._all_units()
             if unit.frozen
         }
-        return parts | {name: _checksum(tensor) for name, tensor in self._frozen_tensors()}
+        return parts | {name: _checksum(tensor) for name, tensor in self._frozen_tensors(learning)}
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
@@ -327,12 +331,14 @@ class SuperModel(UnitModel):
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
 
-    def _frozen_tensors(self) -> Iterator[tuple[str, Tensor]]:
+    def _frozen_tensors(self, learning: int | None) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
             if unit.frozen:
                 for name, tensor in unit.state_dict().items():
                     yield f"{_name(layer, index)} ({name})", tensor
         for task, path in self.paths.items():
+            if task == learning:
+                continue
             for name, tensor in self.heads[task].state_dict().items():
                 yield f"the head of task {task} ({name})", tensor
             yield f"the path of task {task}", torch.tensor(path)

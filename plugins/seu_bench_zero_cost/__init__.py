@@ -30,7 +30,7 @@ class ZeroCostOptions(Options):
 
 
 def estimate_passes(options: ZeroCostOptions, _schedule: SearchSchedule, train_images: int) -> tuple[int, int]:
-    """NASWOT passes its batch forward once per genotype; SynFlow one made-up image, forward and back."""
+    """NASWOT passes its batch forward once per genotype; SynFlow one made-up sample, forward and back."""
     forward = 0 if options.score == "synflow" else options.candidates * min(options.images, train_images)
     back = 0 if options.score == "naswot" else options.candidates
     return back, forward

@@ -9,23 +9,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seu_bench.errors import RunError
+from seu_bench.errors import RequestError, RunError
 from seu_bench.models import counted_as
 from seu_bench.training import EpochReport, Stage
 from seu_bench_kit import SearchTask, genotype_network
 from seu_bench_zero_cost import ZeroCostOptions
 
+#: Those whose output has the sign of their input.
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Hardswish, nn.Tanh)
+
 
 def naswot(network: nn.Module, images: Tensor) -> float:
-    """NASWOT: how differently images switch the ReLUs (Mellor et al., "Neural Architecture Search without
+    """NASWOT: how differently images switch the activations (Mellor et al., "Neural Architecture Search without
     Training", ICML 2021, equation 2).
 
-    Each image has a binary code: which ReLU units are active. ``K[i, j]`` is the number of units on which images i and
-    j agree; the score is ``log |det K|``.
+    Each image has a binary code: which units are active. ``K[i, j]`` is the number of units on which images i and j
+    agree; the score is ``log |det K|``. Published for ReLU; a unit of another activation is active where it is above 0.
 
     Args:
         network: in training mode, so that BatchNorm uses the batch's statistics; its running ones are changed.
-        images: ``[N, C, H, W]``, at least two.
+        images: ``[N, ...]``, at least two.
+
+    Raises:
+        RequestError: the network has no activation that is a module of :data:`ACTIVATIONS`.
     """
     agreed = torch.zeros(len(images), len(images), dtype=torch.float64, device=images.device)
 
@@ -36,7 +42,10 @@ def naswot(network: nn.Module, images: Tensor) -> float:
             # Sums of at most 2**24 ones are exact in 32 bits.
             agreed.add_((active @ active.T + inactive @ inactive.T).to(torch.float64))
 
-    hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, nn.ReLU)]
+    hooks = [module.register_forward_hook(add) for module in network.modules() if isinstance(module, ACTIVATIONS)]
+    if not hooks:
+        what = "NASWOT sees no unit: the network has none of the activations that it knows as a module"
+        raise RequestError(what, where="searcher.score", remedy="give -o searcher.score=synflow")
     try:
         with torch.no_grad():
             network(images)
@@ -58,9 +67,10 @@ def synflow(network: nn.Module, shape: tuple[int, ...]) -> float:
     by iteratively conserving synaptic flow", NeurIPS 2020, equation 2; as a score of architectures: Abdelfattah et
     al., ICLR 2021).
 
-    With every parameter replaced by its absolute value, an image of ones gives outputs of sum R; the score is
+    With every parameter replaced by its absolute value, a sample of ones gives outputs of sum R; the score is
     ``log(sum over parameters of theta * dR/dtheta)``. BatchNorm uses its initial statistics, 0 and 1. Computed in
-    double precision: deep networks reach numbers beyond single precision.
+    double precision: deep networks reach numbers beyond single precision. All signals are positive, on which ReLU is
+    the identity; so is any other of :data:`ACTIVATIONS` here, for a tanh would saturate, and the sum count no paths.
     """
     parameters = {name: tensor.detach().abs().double().requires_grad_() for name, tensor in network.named_parameters()}
     buffers = {
@@ -70,10 +80,14 @@ def synflow(network: nn.Module, shape: tuple[int, ...]) -> float:
     ones = torch.ones(1, *shape, dtype=torch.float64, device=device)
     was_training = network.training
     network.eval()
+    others = [it for it in network.modules() if isinstance(it, ACTIVATIONS) and not isinstance(it, nn.ReLU)]
+    hooks = [module.register_forward_hook(lambda _module, inputs, _output: inputs[0]) for module in others]
     try:
         output: Tensor = torch.func.functional_call(network, (parameters, buffers), (ones,)).sum()
     finally:
         network.train(was_training)
+        for hook in hooks:
+            hook.remove()
     gradients = torch.autograd.grad(output, list(parameters.values()), allow_unused=True)
     total = sum(
         float((parameter.detach() * gradient).sum())
@@ -92,7 +106,9 @@ class ZeroCostSearch(Stage[Any]):
 
     def __init__(self, options: ZeroCostOptions, task: SearchTask) -> None:
         super().__init__("search", task.task, options.candidates, task.seed, task.device)
-        self.options = options
+        if task.input.kind == "tokens" and options.score != "naswot":
+            what = "SynFlow needs a sample of ones, and no token is one"
+            raise RequestError(what, where="searcher.score", remedy="give -o searcher.score=naswot")
         self.search_task = task
         self.schedule = options.applied_to(task.schedule)
         count = min(options.images, len(task.images))

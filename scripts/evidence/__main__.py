@@ -1,6 +1,6 @@
 """python -m scripts.evidence: docs/evidence/reproduction.md, its figures,
 docs/evidence/reference_numbers.md, docs/evidence/scenarios.md, docs/evidence/transfer.md,
-docs/evidence/inheritance.md and their figures, from the published records.
+docs/evidence/inheritance.md and their figures, docs/evidence/units.md, from the published records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, reference_numbers, scenarios, transfer
+from scripts.evidence import inheritance, reference_numbers, scenarios, transfer, units
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
 from scripts.evidence.publish import publish
@@ -53,9 +53,10 @@ def main() -> None:
             draw(run)
         inheritance.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
-    for page in (reference_numbers, scenarios, transfer, inheritance):
+    pages = reference_numbers, scenarios, transfer, inheritance, units
+    for page in pages:
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
-    print(PAGE, reference_numbers.PAGE, scenarios.PAGE, transfer.PAGE, inheritance.PAGE, sep="\n")
+    print(PAGE, *(page.PAGE for page in pages), sep="\n")
 
 
 if __name__ == "__main__":

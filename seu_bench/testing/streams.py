@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import torch
 
 from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
+from seu_bench.config.streams import InputKind
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, DatasetState, RawDataset, RawSplit
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
@@ -95,11 +96,15 @@ PROTOCOL: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TinyData:
-    """Textures as a source of data: ``train`` images of each class, validation included, and ``test`` of every one."""
+    """Textures as a source of data: ``train`` images of each class, validation included, and ``test`` of every one.
+
+    Of other kinds than images, pixels are features, or their brightness tells which of 16 tokens they are.
+    """
 
     name: str
     train: tuple[int, ...]
     test: int
+    kind: InputKind = "image"
     summary = "made-up textures, 8x8 grey"
 
     def info(self, root: Path | None) -> DatasetInfo:
@@ -110,10 +115,19 @@ class TinyData:
 
     def load(self, root: Path | None) -> RawDataset:
         """Generate the images, equal at every call."""
-        return raw_dataset(self.train, [self.test] * len(self.train), name=self.name)
+        data = raw_dataset(self.train, [self.test] * len(self.train), name=self.name)
+        return data if self.kind == "image" else self._flatten(data)
 
     def fetch(self, root: Path) -> None:
         """Do nothing: the images are generated."""
+
+    def _flatten(self, data: RawDataset) -> RawDataset:
+        tokens, splits = self.kind == "tokens", list[RawSplit]()
+        for split in (data.train, data.test):
+            rows = split.images.reshape(len(split), -1)
+            splits.append(RawSplit(rows // 16 if tokens else (rows / 255).astype(np.float32), split.labels))
+        info = replace(data.info, channels=rows.shape[1], height=1, width=1, kind=self.kind)
+        return RawDataset(replace(info, vocabulary=16) if tokens else info, splits[0], splits[1])
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,10 @@ class TinyBenchmark:
                 f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
                 remedy="remove the options that begin with benchmark., but benchmark.stream.scenario",
             )
-        return benchmark({**class_split(self.groups, name), "scenario": scenario}, name, PROTOCOL)
+        stream = class_split(self.groups, name) | {"scenario": scenario}
+        if self.data.kind != "image":
+            del stream["input"]
+        return benchmark(stream, name, PROTOCOL)
 
 
 #: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
@@ -147,6 +164,9 @@ TINY: Final[Mapping[str, TinyBenchmark]] = {
         ("tiny_unequal", ((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
         ("tiny_lopsided", ((0, 1), (2, 3)), (17, 1, 1, 17), 4),
     )
+} | {
+    f"tiny_{kind}": TinyBenchmark(TinyData(f"tiny_{kind}", (10,) * 4, 10, kind), ((0, 1), (2, 3)))
+    for kind in get_args(InputKind)[1:]
 }
 
 

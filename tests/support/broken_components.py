@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from seu_bench import hookimpl
 from seu_bench.config.options import Options
 from seu_bench.training.stage import EpochReport, Stage
 from seu_bench_kit.components import CreationTask, SearchTask
 from seu_bench_kit.genotypes import Edge, Genotype, uniform_genotype
+from seu_bench_kit.units import Adapted, Unit
 
 GOOD = uniform_genotype("skip_connect")
 
@@ -173,7 +175,154 @@ def old_in_training_mode(stage: Any) -> None:
 
 CHANGED = "its result cannot be used: it changed {}, which earlier tasks are computed by"
 FITS = r"its result cannot be used: path {} does not fit layers of \[2, 2, 2, 2\] units"
-NO_PATH = "its result cannot be used: {} is no path: a path has a whole number for each layer"
+NO_PATH = "its result cannot be used: {} is no path: a path has a whole number, or an old unit that is .*"
+
+
+class Scale(nn.Module):
+    """A factor of the task's own."""
+
+    def __init__(self, kind: str = "scale") -> None:
+        super().__init__()
+        self.kind, self.factor = kind, nn.Parameter(torch.ones(()))
+
+    def forward(self, unit: Unit, *inputs: Tensor) -> Tensor:
+        """The old unit's output, scaled."""
+        output: Tensor = self.factor * unit(*inputs)
+        return output
+
+
+class Awake(Scale):
+    """The same, which lets the old unit's BatchNorm move its statistics while it trains."""
+
+    def forward(self, unit: Unit, *inputs: Tensor) -> Tensor:
+        """Message of the test."""
+        for module in unit.modules():
+            module.training = self.training
+        return super().forward(unit, *inputs)
+
+
+def wrap(genotype: Any, unit: Unit, outputs: int) -> nn.Module:
+    """Of most creators with adapted units here."""
+    return Awake() if genotype == {"kind": "awake"} else Scale(**genotype)
+
+
+class Behind(Unit):
+    """A unit and something behind it."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__()
+        self.unit, self.frozen = unit, unit.frozen
+        self.behind = nn.Conv2d(8, 8, 1)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Message of the test."""
+        output: Tensor = self.behind(self.unit(*inputs))
+        return output
+
+
+def adapts(old: Any, genotype: Any, module: nn.Module, layer: int = 1) -> Make:
+    """Answers the newest units, but an old one that is adapted."""
+
+    def found(stage: Scripted) -> Any:
+        path = [*good(stage)]
+        path[layer] = Adapted(old, genotype, module)
+        return tuple(path)
+
+    return lambda task: Scripted(task, found=found)
+
+
+def moves_the_old(task: CreationTask) -> Scripted:
+    """Trains with a wrapper that wakes the old unit."""
+    module = Awake()
+
+    def epoch(stage: Any) -> EpochReport:
+        path = (1, Adapted(0, {"kind": "awake"}, module), 1, 1)
+        stage.given.model.features(stage.given.images.gather(torch.arange(4))[0], path)
+        return EpochReport(0.5, 0.5)
+
+    return Scripted(task, epoch=epoch)
+
+
+def replaces(index: int, make: Callable[[Any], nn.Module]) -> Make:
+    """Puts something in the place of a unit of layer 1: 0 is old, 1 new."""
+
+    def change(model: Any) -> None:
+        model.layers[1][index] = make(model)
+
+    return writes(change)
+
+
+def with_a_hook(model: Any) -> None:
+    """Doubles what a new unit answers."""
+    model.unit(1, 1).register_forward_hook(lambda module, inputs, output: 2 * output)
+
+
+NOT_SAID = "its result cannot be used: {} of layer 1 is not what its genotype says: {}"
+
+#: Units that are not what their genotypes say, and what is done to old ones.
+STRUCTURES: dict[str, tuple[Make, str]] = {
+    "sequential": (
+        replaces(1, lambda model: nn.Sequential(model.unit(1, 1), nn.Conv2d(8, 8, 1))),
+        "unit 1 of layer 1 is not what its genotype says: it is a Sequential, no Unit",
+    ),
+    "something_behind": (
+        replaces(1, lambda model: Behind(model.unit(1, 1))),
+        NOT_SAID.format("unit 1", r"it is Behind\(\), and must be ExtensionUnit\(\) .*"),
+    ),
+    "frozen_behind": (
+        replaces(1, lambda model: (model.unit(1, 1).freeze(), Behind(model.unit(1, 1)))[1]),
+        NOT_SAID.format("unit 1", r"it is Behind\(\), and must be ExtensionUnit\(\) .*"),
+    ),
+    "other_operations": (
+        replaces(1, lambda model: model.space.unit(uniform_genotype("max_pool_3x3"), model.places[0])),
+        NOT_SAID.format("unit 1", "edges is .*max_pool.*, and must be .*skip_connect.*"),
+    ),
+    "other_activation": (
+        writes(lambda model: setattr(model.unit(1, 1).inputs.newer, "0", nn.Tanh())),
+        NOT_SAID.format("unit 1", r"inputs.newer.0 is Tanh\(\), and must be LeadingReLU\(\) .*"),
+    ),
+    "other_forward": (
+        writes(lambda model: setattr(model.unit(1, 1), "forward", lambda older, newer: newer)),
+        NOT_SAID.format("unit 1", "forward is <function .*>, and must be left out .*"),
+    ),
+    "hook": (writes(with_a_hook), NOT_SAID.format("unit 1", "hooks is there, and must be left out .*")),
+    "old_in_place": (
+        replaces(0, lambda model: Behind(model.unit(1, 0))),
+        CHANGED.format(r"unit 0 of layer 1 \(its modules\)"),
+    ),
+    "other_head": (
+        writes(lambda model: setattr(model.heads, "1", nn.Sequential(model.heads[1], nn.Tanh()))),
+        r"its result cannot be used: a head is not what it was: 1 is Sequential\(\), and must be Linear\(.*\)",
+    ),
+    "stray": (
+        writes(lambda model: setattr(model, "more", nn.Linear(1, 1))),
+        "its result cannot be used: more.weight belongs to no unit, and cannot be made again",
+    ),
+    "other_module": (
+        adapts(0, {"kind": "scale"}, nn.Linear(2, 2)),
+        NOT_SAID.format("adapted unit 0", r"it is Linear\(.*\), and must be Scale\(\) .*"),
+    ),
+    "other_genotype": (
+        adapts(0, {"kind": "shift"}, Scale()),
+        NOT_SAID.format("adapted unit 0", "kind is 'scale', and must be 'shift' .*"),
+    ),
+    "old_not_there": (adapts(5, {}, Scale()), r".*old=5.* does not fit layers of \[2, 2, 2, 2\] units"),
+    "old_is_new": (adapts(1, {}, Scale()), ".*unit 1 of layer 1 cannot be adapted: it is new, or adapted itself"),
+    "old_is_text": (adapts("0", {}, Scale()), ".* is no path: .*"),
+    "no_json": (
+        adapts(0, {"kind": {1}}, Scale()),
+        NOT_SAID.format("adapted unit 0", "it cannot be made of it: TypeError: .*JSON serializable .*"),
+    ),
+    "nan_genotype": (
+        adapts(0, {"kind": math.nan}, Scale()),
+        NOT_SAID.format("adapted unit 0", "it cannot be made of it: ValueError: .*JSON.*"),
+    ),
+    "wakes_the_old": (moves_the_old, CHANGED.format(r"unit 0 of layer 1 \(.*running_mean\)")),
+    "no_wrap": (
+        adapts(0, {}, Scale()),
+        NOT_SAID.format("adapted unit 0", "it cannot be made of it: ValueError: the creator's factory has no wrap.*"),
+    ),
+}
 
 CREATORS: dict[str, tuple[Make, str]] = EITHER | {
     "short_path": (answers((0, 1, 0)), FITS.format(r"\(0, 1, 0\)")),
@@ -194,6 +343,7 @@ CREATORS: dict[str, tuple[Make, str]] = EITHER | {
         writes(lambda model: model.set_path(0, [0, 0, 0, 1])),
         CHANGED.format("the path of task 0"),
     ),
+    **STRUCTURES,
 }
 
 #: In the second task of another space.
@@ -211,6 +361,8 @@ class Maker:
     """A factory of stages: good ones for the first task, what the test says from the second on."""
 
     options: type[Options] = NoOptions
+    wrap: Any = None
+    largest: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, name: str, make: Make, announces: Any = (8, 8)) -> None:
         self.summary = name
@@ -228,6 +380,7 @@ class Maker:
 
 #: Those that have tests of their own.
 OTHERS: dict[str, Maker] = {
+    "wakes_later": Maker("wakes the old unit in training alone", adapts(0, {"kind": "awake"}, Awake())),
     "good": Maker("nothing is wrong", Scripted),
     "one_type": Maker("differing forms", ONE_TYPE[0]),
     "interrupted_when_made": Maker("interrupted", interrupts),
@@ -248,12 +401,16 @@ class Stranger:
         for name, (make, _) in SEARCHERS.items():
             register(name, Maker(name, make))
         for name, maker in OTHERS.items():
+            maker.wrap = wrap
             register(name, maker)
 
     @hookimpl
     def register_creators(self, register: Any) -> None:
         """Broken creators."""
         for name, (make, _) in CREATORS.items():
-            register(name, Maker(name, make))
+            maker = Maker(name, make)
+            maker.wrap = None if name == "no_wrap" else wrap
+            register(name, maker)
         for name, maker in OTHERS.items():
+            maker.wrap = wrap
             register(name, maker)

@@ -37,6 +37,8 @@ ALL = sorted(registry().strategies)
 
 #: SEU without its search, which takes three quarters of the time.
 FIXED_SEU = "seu of one genotype"
+#: The same, whose old units are adapted by the one creator that does.
+ADAPTING_SEU = "seu that adapts"
 
 #: One of each sort, for ``make test``: plain, with a memory, and one that grows. ``make test-long`` tries the others.
 USUAL = ("ltg", "naive", "replay")
@@ -52,6 +54,8 @@ def tried(name: str) -> Trial:
     """A strategy of ours in its scenario; where a backbone can be chosen, the quickest."""
     if name == FIXED_SEU:
         return Trial("seu", {"genotype": "darts_v1"})
+    if name == ADAPTING_SEU:
+        return Trial("seu", {"genotype": "darts_v1"}, creator="adapt")
     options = dict(OPTIONS.get(name, {}))
     if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
         options.setdefault("backbone", "mlp")

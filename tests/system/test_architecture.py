@@ -82,7 +82,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
     "beside": 960, "cli": 2_420, "config": 1_780, "data": 3_080, "engine": 3_070, "models": 1_240, "plugin": 1_290,
-    "results": 4_110, "sweeps": 1_600, "testing": 1_340, "training": 2_950, "utils": 1_125,
+    "results": 4_110, "sweeps": 1_600, "testing": 1_355, "training": 2_950, "utils": 1_125,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 14_200), ("tests", 32_700), ("scripts", 5_400)):
+    for folder, most in (("plugins", 14_600), ("tests", 33_600), ("scripts", 5_530)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 

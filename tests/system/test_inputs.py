@@ -32,6 +32,8 @@ from seu_bench.training.stage import StageProgress
 PACKAGES, WORDS, VOCABULARY = ("sklearn", "torch", "matplotlib", "pandas"), 24, 800
 TABLES = {"wine": 1, "breast_cancer": 1, "digits": 2}
 BACKBONES = {"text": "embedding"}
+SEU = {"space": "dense", "channels": 8} | {f"{it}.epochs": 8 for it in ("searcher", "creator")}
+SEU |= {f"{it}.batch_size": 16 for it in ("searcher", "creator")}
 
 
 def docstrings(package: str, most: int) -> list[str]:
@@ -96,13 +98,20 @@ def run(folder: Path, name: str, strategy: str, scenario: str, results: Path, st
     if stopper is not None:
         manager.register(stopper, name="stopper")
     options: dict[str, Any] = {"benchmark.stream.scenario": scenario}
-    if strategy != "nearest_mean":
+    if strategy == "seu":
+        options |= SEU | ({"infer_task": "entropy"} if scenario == "class" else {})
+    elif strategy != "nearest_mean":
         options["backbone"] = BACKBONES.get(name, "mlp")
     fields: Any = {"results": results, "device": "cpu", "checkpoint_every": 0.0, "options": options}
     registry = Registry(manager)
     resolved = resolve(registry, Request(strategy=strategy, benchmark=str(folder / f"{name}.toml"), **fields))
     record = execute(registry, resolved, stop=stopper and stopper.stop).record
     cost = resolved.cost(resolved.context(resolved.plan()))
+    if strategy == "seu":  # a range, as it grows; operations of a search are not forecast
+        sizes = zip(cost.params_total_min, record.params_total, cost.params_total, strict=True)
+        assert cost.image_passes == record.metrics["image_passes"]
+        assert all(least <= found <= most for least, found, most in sizes) and cost.macs_min[0] <= record.macs[0]
+        return record
     assert (cost.image_passes, cost.train_flops) == (record.metrics["image_passes"], record.metrics["train_flops"])
     assert (cost.memory_bytes, cost.macs) == (record.memory_bytes, record.macs)
     return record
@@ -123,6 +132,10 @@ def run(folder: Path, name: str, strategy: str, scenario: str, results: Path, st
         pytest.param("digits", "icarl", "class", 0.5, marks=pytest.mark.long),
         pytest.param("text", "icarl", "class", 0.4, marks=pytest.mark.long),
         pytest.param("text", "lwf", "task", 0.6, marks=pytest.mark.long),
+        pytest.param("digits", "seu", "task", 0.6, marks=pytest.mark.long),
+        pytest.param("digits", "seu", "class", 0.3, marks=pytest.mark.long),
+        pytest.param("text", "seu", "task", 0.6, marks=pytest.mark.long),
+        pytest.param("text", "seu", "class", 0.2, marks=pytest.mark.long),
     ],
 )
 def test_learned_and_verified(
@@ -167,6 +180,14 @@ def test_resumed_to_the_bit_and_exported(folder: Path, tmp_path: Path, name: str
         ("text", "naive", {}, "'alexnet' takes images, and data set 'own' has tokens", "-o backbone=embedding;"),
         ("text", "ewc", {"backbone": "mlp"}, "'mlp' takes images and features", "those that take tokens: embedding"),
         ("wine", "pnn", {}, "'pnn' learns images", "-o backbone=mlp"),
+        ("wine", "seu", {}, "'darts_cell' takes images, and data set 'own' has features", "-o space=dense;"),
+        (
+            "text",
+            "seu",
+            {"space": "mbconv"},
+            "'mbconv' takes images, and data",
+            "-o space=dense; those that take tokens",
+        ),
         ("text", "slda", {}, "'slda' learns images and features", "-o backbone=embedding"),
         ("split_digits", "naive", {"backbone": "embedding"}, "'embedding' takes tokens", "-o backbone=alexnet"),
     ],

@@ -147,6 +147,12 @@ def test_broken_creator(registry: Registry, results: Path, finished: Path, name:
     failing(registry, results, "creator", name, CREATORS[name][1])
 
 
+def test_old_units_are_watched_in_training(registry: Registry, tmp_path: Path) -> None:
+    """What a creator wraps may run for the first time there."""
+    with pytest.raises(RunError, match=r"creator 'wakes_later' .*: it changed unit 0 of layer 1 \(.*running_mean\)"):
+        make(registry, tmp_path, creator="wakes_later")
+
+
 def test_the_cause_is_in_the_file(registry: Registry, tmp_path: Path) -> None:
     """The traceback beside the record leads into the plugin's own code."""
     with pytest.raises(RunError) as caught:

@@ -19,6 +19,8 @@ SEARCHERS = {
     "inherit": ("inherit", {}),
     "random": ("random", {}),
     "zero_cost": ("zero_cost", {"candidates": 3}),
+    "zero_cost of one score": ("zero_cost", {"candidates": 3, "score": "naswot"}),
+    "evolution": ("evolution", {"population": 1}),
 }
 CREATORS = ("mdl", "adapt", "all_new", "reuse_first", "frugal", "knn_prefix", "inherit")
 

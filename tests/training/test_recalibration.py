@@ -66,9 +66,6 @@ class Known(SampledStage[int, list[float]]):
     def forward_of(self, sampled: int) -> Forward:
         return lambda x: self.network(x, sampled)
 
-    def set_mode(self, training: bool) -> None:
-        self.network.train(training)
-
     def learn(self, sampled: int, accuracy: float, loss: float) -> None:
         self.rewards.append(accuracy)
 

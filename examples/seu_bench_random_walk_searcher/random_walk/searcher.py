@@ -37,10 +37,6 @@ class RandomWalk(SampledStage[Any, Any]):
         """The proxy network with the operations of the sample."""
         return self.network.sample_function(self.space.sample_of(sampled))
 
-    def set_mode(self, training: bool) -> None:
-        """Switch the proxy network."""
-        self.network.train(training)
-
     def learn(self, sampled: Any, accuracy: float, loss: float) -> None:
         """Go there, unless it is worse."""
         if accuracy >= self.accuracy:

@@ -1,0 +1,126 @@
+"""docs/evidence/units.md: search spaces at equal parameters, and creators beside each other, among which `adapt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from scripts.evidence.comparing import Compared, Pair, family
+from scripts.evidence.components import reused_share
+from scripts.evidence.formatting import NOTHING, heading, mean, table, template
+from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
+from scripts.evidence.sweeps import FOLDER
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Row
+from seu_bench.results.record import Record
+from seu_bench.results.statistics import summarize
+
+PAGE: Final = ROOT / "docs" / "evidence" / "units.md"
+SET: Final = "units"
+BENCHMARKS: Final = ("split_fashion", "split_cifar100")
+#: Rows of the first table by name: search space and searcher; all with new units everywhere.
+SPACES: Final = ("darts_cell, random", "darts_cell, mdl", "mbconv, random", "mbconv, mdl")
+#: Rows of the second: creators on cells drawn at random, and new units everywhere with about as many parameters.
+CREATORS: Final = ("adapt", "mdl", "frugal", "all_new", "all_new, narrow")
+#: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
+BESIDE: Final = ("linear", "independent")
+COLUMNS: Final = ("acc", "params_total", "mixed_score", "image_passes", "train_flops")
+#: Initial channels by which cells and inverted residuals are of one size, and those of the protocol.
+CHANNELS: Final = {"darts_cell": 9, "mbconv": 6}
+OWN: Final = 8
+SEEDS: Final = range(5)
+Rows: TypeAlias = Mapping[str, Row]
+
+
+def name_of(record: Record) -> str | None:
+    """The row of a run; ``None``: it is in no table."""
+    if record.strategy != SEU:
+        return record.strategy if record.strategy in BESIDE else None
+    space, channels = record.options.get("space", "darts_cell"), record.options.get("channels") or OWN
+    if record.creator == "all_new" and channels == CHANNELS[space]:
+        return f"{space}, {record.searcher}"
+    if space != "darts_cell" or record.searcher != "random":
+        return None
+    return str(record.creator) if channels == OWN else f"{record.creator}, narrow"
+
+
+def read_rows() -> dict[str, dict[str, Row]]:
+    """Rows by benchmark and name, of the seeds of the sweeps."""
+    found: dict[str, dict[str, Row]] = {benchmark: {} for benchmark in BENCHMARKS}
+    for folder in ("quick", SET):
+        for board in read_leaderboards(EVIDENCE / folder).boards if (EVIDENCE / folder).is_dir() else ():
+            for row in board.rows if board.benchmark in found else ():
+                if name := name_of(row.record):
+                    runs = {seed: run for seed, run in row.runs.items() if seed in SEEDS}
+                    found[board.benchmark][name] = replace(row, runs=runs)
+    return found
+
+
+def compared(rows: Mapping[str, Rows], pairs: Sequence[tuple[str, str]]) -> dict[str, list[Compared]]:
+    """Pairs on all benchmarks, in accuracy and in mixed score, each metric one family; by metric."""
+    there = [
+        Pair(benchmark, one, other, of[one], of[other])
+        for benchmark, of in rows.items()
+        for one, other in pairs
+        if one in of and other in of
+    ]
+    return {metric: family(there, metric) for metric in ("acc", "mixed_score")}
+
+
+def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[float | None, float | None]]) -> str:
+    """A row for each name, then those that stand beside."""
+    lines = [
+        (
+            f"`{name}`",
+            str(rows[name].seeds),
+            *[mean(rows[name], column) for column in COLUMNS],
+            *_shares(rows[name], shares),
+        )
+        for name in (*wanted, *BESIDE)
+        if name in rows
+    ]
+    return table(["row", "seeds", *map(heading, COLUMNS), "places that reuse (%)", "that adapt (%)"], lines)
+
+
+def verdicts(found: Mapping[str, Sequence[Compared]]) -> str:
+    """A row for each pair: differences and verdicts."""
+    lines = []
+    for of_pair in zip(*found.values(), strict=True):
+        pair = of_pair[0].pair
+        told = [f"{each.words}, {each.difference.verdict}" for each in of_pair]
+        lines.append((f"`{pair.benchmark}`", f"`{pair.one}` less `{pair.other}`", *told))
+    return table(["benchmark", "difference", *map(heading, found)], lines, texts=2)
+
+
+def adapted_share(record: Record) -> float | None:
+    """Of the places on the paths of all tasks but the first, the share that wraps an old unit for the task."""
+    places = [it == "adapt" for choices in (record.choices or ())[1:] for it in choices]
+    return sum(places) / len(places) if places else (0.0 if record.paths else None)
+
+
+def _shares(row: Row, shares: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
+    for which in (0, 1):
+        found = summarize([shares.get(run.run_id, (None, None))[which] for run in row.runs.values()])
+        yield NOTHING if found is None else f"{100 * found.mean:.0f}"
+
+
+def rendered() -> str:
+    """The page as the published records have it."""
+    rows = read_rows()
+    shares = {
+        it.run_id: (reused_share(it), adapted_share(it)) for name in ("quick", SET) for it in records(EVIDENCE / name)
+    }
+    spaces = [(f"mbconv, {it}", f"darts_cell, {it}") for it in ("random", "mdl")]
+    spaces += [(f"{it}, mdl", f"{it}, random") for it in ("darts_cell", "mbconv")]
+    creators = [("adapt", it) for it in CREATORS[1:]]
+    return template("units.md.jinja").render(
+        benchmarks=BENCHMARKS,
+        channels=CHANNELS,
+        own=OWN,
+        spaces=lambda benchmark: row_table(rows[benchmark], SPACES, shares),
+        creators=lambda benchmark: row_table(rows[benchmark], CREATORS, shares),
+        space_verdicts=verdicts(compared(rows, spaces)),
+        creator_verdicts=verdicts(compared(rows, creators)),
+        commands=[f"seu-bench sweep {FOLDER}/{file.name}" for file in sorted((ROOT / FOLDER).glob("units_*.toml"))],
+    )
