@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from scripts.evidence.comparing import Compared, Pair, family
-from scripts.evidence.components import reused_share
-from scripts.evidence.formatting import NOTHING, heading, mean, table, template
+from scripts.evidence.components import percent, reused_share
+from scripts.evidence.formatting import heading, mean, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
-from seu_bench.results.statistics import summarize
 
 PAGE: Final = ROOT / "docs" / "evidence" / "units.md"
 SET: Final = "units"
@@ -77,16 +76,12 @@ def compared(rows: Mapping[str, Rows], pairs: Sequence[tuple[str, str]]) -> dict
 
 def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[float | None, float | None]]) -> str:
     """A row for each name, then those that stand beside."""
-    lines = [
-        (
-            f"`{name}`",
-            str(rows[name].seeds),
-            *[mean(rows[name], column) for column in COLUMNS],
-            *_shares(rows[name], shares),
-        )
-        for name in (*wanted, *BESIDE)
-        if name in rows
-    ]
+    lines = []
+    for name in (*wanted, *BESIDE):
+        if (row := rows.get(name)) is not None:
+            told = [shares.get(run.run_id, (None, None)) for run in row.runs.values()]
+            columns = [mean(row, column) for column in COLUMNS] + [percent(each) for each in zip(*told, strict=True)]
+            lines.append((f"`{name}`", str(row.seeds), *columns))
     return table(["row", "seeds", *map(heading, COLUMNS), "places that reuse (%)", "that adapt (%)"], lines)
 
 
@@ -104,12 +99,6 @@ def adapted_share(record: Record) -> float | None:
     """Of the places on the paths of all tasks but the first, the share that wraps an old unit for the task."""
     places = [it == "adapt" for choices in (record.choices or ())[1:] for it in choices]
     return sum(places) / len(places) if places else (0.0 if record.paths else None)
-
-
-def _shares(row: Row, shares: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
-    for which in (0, 1):
-        found = summarize([shares.get(run.run_id, (None, None))[which] for run in row.runs.values()])
-        yield NOTHING if found is None else f"{100 * found.mean:.0f}"
 
 
 def rendered() -> str:
