@@ -21,7 +21,7 @@ BENCHMARKS: Final = ("split_fashion", "split_cifar100")
 #: Rows of the first table by name: search space and searcher; all with new units everywhere.
 SPACES: Final = ("darts_cell, random", "darts_cell, mdl", "mbconv, random", "mbconv, mdl")
 #: Rows of the second: creators on cells drawn at random, and new units everywhere with about as many parameters.
-CREATORS: Final = ("adapt", "mdl", "frugal", "all_new", "all_new, narrow")
+CREATORS: Final = ("adapt", "adapt, rank 4", "mdl", "frugal", "all_new", "all_new, narrow")
 #: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
 BESIDE: Final = ("linear", "independent")
 COLUMNS: Final = ("acc", "params_total", "mixed_score", "image_passes", "train_flops")
@@ -41,7 +41,14 @@ def name_of(record: Record) -> str | None:
         return f"{space}, {record.searcher}"
     if space != "darts_cell" or record.searcher != "random":
         return None
-    return str(record.creator) if channels == OWN else f"{record.creator}, narrow"
+    rank = (record.creator_options or {}).get("rank")
+    return (
+        f"{record.creator}, rank {rank}"
+        if rank
+        else str(record.creator)
+        if channels == OWN
+        else f"{record.creator}, narrow"
+    )
 
 
 def read_rows() -> dict[str, dict[str, Row]]:
@@ -102,7 +109,9 @@ def rendered() -> str:
     }
     spaces = [(f"mbconv, {it}", f"darts_cell, {it}") for it in ("random", "mdl")]
     spaces += [(f"{it}, mdl", f"{it}, random") for it in ("darts_cell", "mbconv")]
-    creators = [("adapt", it) for it in CREATORS[1:]]
+    creators = [("adapt", it) for it in CREATORS[1:5]] + [
+        ("adapt, rank 4", it) for it in ("all_new", "all_new, narrow")
+    ]
     return template("units.md.jinja").render(
         benchmarks=BENCHMARKS,
         channels=CHANNELS,
