@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import click
 
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.cli.verbosity import is_quiet, quiet_option
@@ -49,7 +50,7 @@ STATED: Final = (
 
 @quiet_option
 @request_command("results")
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=run_ids)
 @click.option(
     "--to",
     "folder",

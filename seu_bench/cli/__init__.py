@@ -1,6 +1,6 @@
 """The command line: parse, call, print; a module for each command, named like it.
 
-``main`` has the group of commands and exit statuses, ``options``, ``verbosity``, ``progress`` and
+``main`` has the group of commands and exit statuses, ``options``, ``verbosity``, ``completion``, ``progress`` and
 ``tables`` what commands share.
 """
 

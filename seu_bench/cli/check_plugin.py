@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import request_command
 from seu_bench.config.options import PREFIXES, did_you_mean, parse_assignments
 from seu_bench.errors import ExitStatus, OptionError, RequestError
@@ -17,7 +18,10 @@ from seu_bench.utils.reading import absolute
 
 
 @request_command("plugin")
-@click.argument("name")
+@click.argument(
+    "name",
+    shell_complete=names_of("strategies", "searchers", "creators", "spaces", "backbones", "benchmarks", "datasets"),
+)
 @click.option(
     "-o",
     "--option",

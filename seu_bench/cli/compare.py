@@ -9,6 +9,7 @@ from typing import Final
 import click
 from rich.console import Group, RenderableType
 
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import RequestError
@@ -29,7 +30,7 @@ _TABLES: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 @request_command("results")
-@click.argument("run_names", metavar="RUN RUN...", nargs=-1, required=True)
+@click.argument("run_names", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=run_ids)
 @format_option
 def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     """Compare runs of one benchmark task by task, and their configurations over all of their seeds.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.plugin.registry import use_plugins
@@ -13,7 +14,7 @@ from seu_bench.plugin.registry import use_plugins
 
 @quiet_option
 @request_command("results", "plugin")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=run_ids)
 @click.option("--task", type=click.IntRange(min=0), required=True, help="Index of the task, from 0, as in the record.")
 @click.option(
     "--output",

@@ -11,6 +11,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import known_metrics, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.cli.verbosity import is_quiet, quiet_option
@@ -28,12 +29,13 @@ from seu_bench.utils.text import printable_lines
 
 @quiet_option
 @request_command("results")
-@click.option("--benchmark", default=None, help="Only this benchmark.")
+@click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option(
     "--budget",
     "budgets",
     multiple=True,
     metavar="NAME=LIMIT",
+    shell_complete=names_of("metrics"),
     help="Only configurations within a budget of any metric that should be low: memory=20e6 (bytes), params=5e6, "
     "seconds=600, ...; may be repeated.",
 )
@@ -44,12 +46,14 @@ from seu_bench.utils.text import printable_lines
     flag_value="",
     default=None,
     metavar="[AXES]",
+    shell_complete=names_of("metrics"),
     help="Only the Pareto front in these metrics, by default accuracy and memory (parameters where a row has none).",
 )
 @click.option(
     "--sort",
     default=None,
     metavar="METRIC",
+    shell_complete=names_of("metrics"),
     help="Sort by a metric, the best first [default: acc].",
 )
 @click.option(
@@ -58,6 +62,7 @@ from seu_bench.utils.text import printable_lines
     flag_value="acc",
     default=None,
     metavar="[METRIC]",
+    shell_complete=names_of("metrics"),
     help="In place of leaderboards: average ranks over the benchmarks of each protocol and scenario, in accuracy or "
     "another metric, with Friedman's test and Holm's correction.",
 )
@@ -66,6 +71,7 @@ from seu_bench.utils.text import printable_lines
     "chosen",
     default=None,
     metavar="METRIC,...",
+    shell_complete=names_of("metrics"),
     help="Columns to show, by the ids of metrics, or all [default: in the terminal and in LaTeX the main ones, else "
     "all].",
 )

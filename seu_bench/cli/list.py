@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from seu_bench.cli.completion import completer, names_of
 from seu_bench.cli.options import data_option, format_option, print_as, request_command
 from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
@@ -41,8 +42,8 @@ _OF_PROTOCOLS: Final = {
 
 
 @request_command("plugin")
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
+@click.argument("kind", required=False, shell_complete=completer(lambda _: Registry().kinds))
+@click.argument("name", required=False, shell_complete=names_of())
 @format_option
 def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: str) -> None:
     """List what is installed, and what is unavailable and why.
@@ -194,7 +195,7 @@ def _data_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 @data.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names_of("datasets"))
 @data_option
 @click.pass_context
 def fetch(context: click.Context, name: str, data_root: Path | None) -> None:

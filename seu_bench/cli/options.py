@@ -11,6 +11,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from seu_bench.cli.completion import COMPLETERS
 from seu_bench.config.options import parse_assignments, parse_value
 from seu_bench.config.run import CommandLine, Request
 from seu_bench.plugin.registry import Registry
@@ -96,6 +97,7 @@ def field_option(name: str, field: FieldInfo, *, unset: bool = False) -> click.O
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
         text = f"{text} [default: {shown}]"
     settings: dict[str, Any] = {"help": text, "metavar": given.metavar, "default": None if unset else default}
+    settings["shell_complete"] = COMPLETERS.get(name)
     if kind is bool:
         settings |= {"flag_value": not default} if default else {"is_flag": True}
     elif get_origin(kind) in (tuple, dict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.plugin.registry import Registry
@@ -32,7 +33,7 @@ def _layout(value: str) -> Layout:
     metavar="PATH",
     help="HTML page to write; figures go beside it [default: report.html in the results].",
 )
-@click.option("--benchmark", default=None, help="Only this benchmark.")
+@click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
 @click.option(
     "--top", type=click.IntRange(0, 24), default=8, help="Most configurations drawn in each group; 0: none [8]."

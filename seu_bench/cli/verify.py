@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.cli.verbosity import is_quiet, quiet_option
@@ -24,7 +25,7 @@ _WORDS = {True: "ok", False: "FAILED", None: "skipped"}
 
 @quiet_option
 @request_command("results", "data_root", "device", "plugin")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=run_ids)
 @click.option(
     "--benchmark",
     type=click.Path(path_type=Path),

@@ -1,23 +1,81 @@
-"""A run's time, forecast from the first batches of each stage; its costs beside those that were forecast."""
+"""Where a run is, for who asks from another process; its time, forecast from the first batches of each stage; its costs
+beside those that were forecast."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+from rich.progress import Progress
+
+from seu_bench.errors import ResultsError
+from seu_bench.results.record import Integer, Measurement
+from seu_bench.utils.files import write_atomic
+from seu_bench.utils.reading import read_file
 
 if TYPE_CHECKING:
     from seu_bench.engine.resolve import ResolvedRun
+    from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost, StageCost
+    from seu_bench.training.stage import StageProgress
 
+PROGRESS_NAME: Final = "progress.json"
+#: Seconds between two writes within a stage; bytes that the file may have.
+_INTERVAL, _LARGEST = 1.0, 2**20
 #: Share by which a forecast may be wrong.
 TOLERANCE: Final = 0.05
 #: To measure speed: seconds of each stage, at least one batch; images of a batch, at most; images of noise.
 _LIMIT, _BATCH, _IMAGES = 0.5, 32, 64
 #: Weights, gradients, momentum and best weights, for whose bytes there has to be room.
 _COPIES: Final = 4
+
+
+class RunProgress(BaseModel):
+    """Where a run is: 0-based task, its stage, epochs done and of the stage, and seconds left (``None``: not known)."""
+
+    task: Integer
+    stage: str
+    epoch: Integer
+    epochs: Integer
+    remaining: Measurement | None = None
+
+
+class ProgressFile:
+    """Writes where a run is, at once where a stage begins and else once a second. Nothing is computed from it."""
+
+    def __init__(self, folder: Path, record: Record, cost: Cost, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock, self._written = folder / PROGRESS_NAME, clock, 0.0
+        self._stage: tuple[int, str] | None = None
+        self._passed = sum(stage.image_passes for stage in record.stages)
+        self._bars = Progress(disable=True, get_time=clock, speed_estimate_period=3600)
+        self._run = self._bars.add_task("run", total=cost.all_passes, completed=self._passed)
+
+    def __call__(self, progress: StageProgress) -> None:
+        """Take note of a report, and write it if that is due."""
+        passed = self._passed + progress.image_passes
+        self._passed = passed if progress.done else self._passed
+        self._bars.update(self._run, completed=passed)
+        stage = (progress.task, progress.stage)
+        if stage != self._stage or self._clock() - self._written >= _INTERVAL:
+            self._stage, self._written = stage, self._clock()
+            where = {name: getattr(progress, name) for name in ("task", "stage", "epoch", "epochs")}
+            # A disk that is full says so when the record is written.
+            with contextlib.suppress(ResultsError, ValueError):
+                found = RunProgress(**where, remaining=self._bars.tasks[0].time_remaining)
+                write_atomic(self._path, found.model_dump_json(), durable=False)
+
+
+def read_progress(folder: Path) -> RunProgress | None:
+    """Read the progress in a run's folder; ``None``: there is none, or it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return RunProgress.model_validate_json(read_file(folder / PROGRESS_NAME, _LARGEST))
+    return None
 
 
 def differences(cost: Cost, stages: Iterable[Any], tolerance: float = TOLERANCE) -> list[str]:

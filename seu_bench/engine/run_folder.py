@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from seu_bench.config.options import format_option
 from seu_bench.engine.checkpoint import CheckpointFolder, Position
+from seu_bench.engine.forecast import PROGRESS_NAME
 from seu_bench.errors import NewerRecordError, ResultsError, RunError, SeuBenchError
 from seu_bench.plugin.registry import Entry
 from seu_bench.results.record import (
@@ -48,13 +49,14 @@ class RunFolder:
         self.record = record_path(results, run_id)
         self.folder = self.record.parent
         self.log = self.folder / "error.txt"
+        self.progress = self.folder / PROGRESS_NAME
         self.model = self.folder / MODEL_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
 
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
-        for path in (self.checkpoints.folder, self.previous, self.model, self.log):
+        for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
             refuse_link(path, "remove the link")
 
     def finished(self, code: Sequence[CodeRecord] | None = None, *, restart: bool = False) -> Record | None:
@@ -77,7 +79,7 @@ class RunFolder:
     @property
     def has_leftovers(self) -> bool:
         """Whether something remains of an attempt that was killed when it had finished."""
-        leftovers = (self.checkpoints.folder, self.previous, *self.folder.glob(f"{LOCK_NAME}*"))
+        leftovers = (self.checkpoints.folder, self.previous, self.progress, *self.folder.glob(f"{LOCK_NAME}*"))
         return any(os.path.lexists(path) for path in leftovers)
 
     def start_over(self) -> None:
@@ -117,12 +119,15 @@ class RunFolder:
         """Remove what an earlier attempt left behind that no later one needs."""
         for folder in (self.folder, self.checkpoints.folder):
             remove_parts(folder)
-        with contextlib.suppress(OSError):
-            self.log.unlink()
+        for path in (self.log, self.progress):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def remove_unfinished(self) -> None:
         """Remove what only an unfinished run needs."""
         self.checkpoints.clear()
+        with contextlib.suppress(OSError):
+            self.progress.unlink()
         shutil.rmtree(self.previous, ignore_errors=True)
 
 

@@ -16,7 +16,7 @@ from seu_bench.config.run import ComputeConfig
 from seu_bench.data.streams import build_stream
 from seu_bench.engine.checkpoint import CheckpointManager, Position, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
-from seu_bench.engine.forecast import differences
+from seu_bench.engine.forecast import ProgressFile, differences
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
@@ -135,8 +135,7 @@ class _Run:
         self.recorder = RunRecorder(
             lambda record: write_atomic(self.folder.record, record_text(record)),
             initial_record(run, self.stream, self.device),
-            *(self.registry, device, lambda progress: hooks.notify("stage_progress", progress=progress)),
-            *(hooks.notice, run.code, request.accept_code),
+            *(self.registry, device, self._report, hooks.notice, run.code, request.accept_code),
         )
         try:
             cost = run.cost(self._context())
@@ -168,6 +167,7 @@ class _Run:
 
     def _learn_and_end(self, cost: Cost) -> None:
         try:
+            self.progress = ProgressFile(self.folder.folder, self.recorder.record, cost)
             self.hooks.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()
@@ -191,6 +191,10 @@ class _Run:
             more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
             self.hooks.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
+
+    def _report(self, progress: StageProgress) -> None:
+        self.progress(progress)
+        self.hooks.notify("stage_progress", progress=progress)
 
     def _context(self) -> StrategyContext:
         recorder = self.recorder

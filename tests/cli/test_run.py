@@ -174,4 +174,4 @@ def test_interrupted_process(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("runs/*/record.json")
     document: dict[str, Any] = json.loads(path.read_text())
     assert (document["status"], document["error"]) == ("interrupted", "interrupted by SIGINT")
-    assert {file.name for file in path.parent.iterdir()} <= {"record.json", "checkpoints"}
+    assert {file.name for file in path.parent.iterdir()} <= {"record.json", "checkpoints", "progress.json"}

@@ -75,7 +75,7 @@ def interrupted(results: Path, **more: Any) -> Path:
     with pytest.raises(Interruption, match="stopped by the test"):
         make(results, Stopper(stop, after=13), **more)
     (folder,) = (results / "runs").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "record.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "progress.json", "record.json"]
     return folder
 
 
