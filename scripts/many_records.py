@@ -1,11 +1,11 @@
-"""Many records, made of real ones, and how long and in how much memory a command reads them.
+"""Many records, made of real ones, to see how long and in how much memory commands read them.
 
-    python scripts/many_records.py make FOLDER --number 10000
-    python scripts/many_records.py measure leaderboard --results FOLDER
+    python scripts/many_records.py FOLDER --number 10000
+    /usr/bin/time -v seu-bench leaderboard --results FOLDER
 
-``make`` varies published records: configurations by their learning rate and protocol, five seeds of each, and
-accuracies by noise, from which all metrics are computed anew. What it makes was never measured: nothing of it belongs
-into a results folder. ``measure`` runs a command of seu-bench in a process of its own.
+It varies published records: configurations by their learning rate and protocol, five seeds of each, and accuracies by
+noise, from which all metrics are computed anew. What it makes was never measured: nothing of it belongs into a results
+folder.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Final
 
@@ -71,28 +67,11 @@ def varied(base: Record, variant: int, seed: int) -> Record:
     return record.model_copy(update={"metrics": base.metrics | compute_metrics(record)})
 
 
-def measure(command: list[str]) -> dict[str, float | int]:
-    """Wall-clock seconds and the largest memory of ``seu-bench`` with these words; its output is thrown away."""
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "seu_bench.cli.main", *command], check=True, stdout=subprocess.DEVNULL)
-    seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return {"seconds": round(seconds, 2), "peak_memory_bytes": peak}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    making = verbs.add_parser("make", help="write records")
-    making.add_argument("folder", type=Path)
-    making.add_argument("--number", type=int, default=10_000)
-    measuring = verbs.add_parser("measure", help="run seu-bench with the words that follow")
-    measuring.add_argument("command", nargs=argparse.REMAINDER)
-    given = parser.parse_args()
-    if given.verb == "make":
-        make(given.folder, given.number)
-    else:
-        print(json.dumps(measure(given.command)))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--number", type=int, default=10_000)
+    make(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

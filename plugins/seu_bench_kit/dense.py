@@ -46,18 +46,19 @@ class DenseStem(Unit):
 
 
 class DenseUnit(Unit):
-    """A linear layer of some width and its activation, filled up with zeros; of its two inputs it takes the newer."""
+    """A linear layer of some width, BatchNorm and an activation, filled up with zeros; it takes the newer input."""
 
     def __init__(self, place: DensePlace, width: float, activation: str) -> None:
         super().__init__()
         outputs = _outputs(place, width)
         self.linear = nn.Linear(place.newer, outputs)
+        self.norm = nn.BatchNorm1d(outputs)
         self.activation = ACTIVATIONS[activation]()
         self.zeros = place.output - outputs
 
     def forward(self, older: Tensor, newer: Tensor) -> Tensor:
         """``[N, newer] -> [N, output]``."""
-        return functional.pad(self.activation(self.linear(newer)), (0, self.zeros))
+        return functional.pad(self.activation(self.norm(self.linear(newer))), (0, self.zeros))
 
 
 class ProxyDense(nn.Module):
@@ -66,6 +67,7 @@ class ProxyDense(nn.Module):
     def __init__(self, place: DensePlace) -> None:
         super().__init__()
         self.linear = nn.Linear(place.newer, place.output)
+        self.norm = nn.BatchNorm1d(place.output, affine=False)
         self.activations = nn.ModuleList(make() for make in ACTIVATIONS.values())
         counts = torch.tensor([_outputs(place, width) for width in WIDTHS])
         self.register_buffer("masks", (torch.arange(place.output) < counts[:, None]).float(), persistent=False)
@@ -73,18 +75,20 @@ class ProxyDense(nn.Module):
     def forward(self, older: Tensor, newer: Tensor, sample: Sample) -> Tensor:
         """As of a unit, for one architecture or for all of them, weighted."""
         width, activation = sample
-        x = self.linear(newer)
+        x = self.norm(self.linear(newer))
         x = blend(activation, [partial(layer, x) for layer in self.activations])
         return x * blend(width, [partial(torch.clone, mask) for mask in cast(Tensor, self.masks)])
 
     def copy_to(self, unit: DenseUnit, genotype: Chosen) -> None:
-        """Give a unit the weights that its genotype shares."""
-        outputs = len(unit.linear.bias)
-        unit.linear.load_state_dict({name: it[:outputs] for name, it in self.linear.state_dict().items()})
+        """Give a unit the weights that its genotype shares; what is affine in it alone stays as it is."""
+        given = self.state_dict()
+        for name, there in unit.state_dict().items():
+            if name in given:
+                there.copy_(given[name][: len(there)] if there.dim() else given[name])
 
 
 class DenseSpace(ChoiceSpace):
-    """Linear layers: width and activation."""
+    """Linear layers with BatchNorm: width and activation."""
 
     options: ClassVar[Mapping[str, Sequence[Any]]] = {"width": WIDTHS, "activation": tuple(ACTIVATIONS)}
 

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import click
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
-from matplotlib.path import Path as Curve
 
 from seu_bench.cli.options import output_path, request_command
 from seu_bench.config.options import build_options
@@ -30,16 +28,24 @@ from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.strategy import make_space
 
 #: Inches of a letter, of a row, of the gap between columns, and around everything; points of a text.
-LETTER, ROW, GAP, MARGIN, SIZE = 0.075, 0.32, 0.3, 0.25, 9
+LETTER, ROW, GAP, MARGIN, SIZE = 0.085, 0.32, 0.4, 0.25, 9
 STYLE: Final[Any] = {"svg.fonttype": "none", "svg.hashsalt": "seu-bench", "pdf.fonttype": 42, "text.parse_math": False}
 #: What no file may hold, so that the same pictures are the same bytes.
 DATES = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
-#: What stands in a column: a node, or an arrow on its way by its index and the column.
-Item: TypeAlias = str | tuple[int, int]
-Points: TypeAlias = list[tuple[float, float]]
-Texts: TypeAlias = list[tuple[str, float, float, bool]]
+#: A node by its name, an operation by its index, or the way between two of them through a column.
+Item: TypeAlias = Any
+
+
+class Box(NamedTuple):
+    """A text from ``x`` to ``right``, in inches, in row ``y``: a node, an operation, or where a line passes."""
+
+    text: str
+    x: float
+    right: float
+    y: int
+    is_node: bool
 
 
 @request_command("results", "plugin")
@@ -86,88 +92,64 @@ def render(graphs: Mapping[str, Sequence[Arrow]], form: str) -> bytes:
         graphs: arrows by title, without cycles.
         form: ``svg``, ``pdf`` or ``png``.
     """
-    placed = [(title, *_place(arrows)) for title, arrows in graphs.items()]
-    width = 2 * MARGIN + max(max(right, LETTER * len(title)) for title, _, _, right, _ in placed)
-    height = 2 * MARGIN + sum(tall + 2 * ROW for *_, tall in placed)
+    placed = {title: place(arrows) for title, arrows in graphs.items()}
+    rows = {title: max(box.y for box in boxes) + 3 for title, (boxes, _) in placed.items()}
+    width = max(box.right for boxes, _ in placed.values() for box in boxes)
+    size = 2 * MARGIN + max(width, *(LETTER * len(title) for title in graphs)), ROW * sum(rows.values())
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height))
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+        figure, top = Figure(figsize=size), 0.5
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(-MARGIN, size[0] - MARGIN), ylim=(sum(rows.values()), 0))
         axes.axis("off")
-        top = MARGIN
-        for title, nodes, lines, _, tall in placed:
-            axes.text(MARGIN, top + ROW / 2, title, fontsize=SIZE + 1, fontweight="bold", va="center")
-            middle = top + 1.25 * ROW + tall / 2
-            for label, points in lines:
-                shifted = [(MARGIN + x, middle + y) for x, y in points]
-                codes = [Curve.MOVETO, *[Curve.CURVE4] * (len(points) - 1)]
-                color = "#4a5560" if label else "#b4bcc4"
-                arrow = FancyArrowPatch(
-                    path=Curve(shifted, codes), arrowstyle="-|>", mutation_scale=9, shrinkA=0, shrinkB=0, color=color
-                )
-                axes.add_patch(arrow)
-            for text, x, y, is_node in nodes:
-                edge, face = ("#4a5560", "#e3edf7") if is_node else ("none", "w")
+        for title, (boxes, lines) in placed.items():
+            axes.text(0, top, title, fontsize=SIZE + 1, fontweight="bold", va="center")
+            for boxes_passed in lines:
+                points = [(x, top + 1.5 + it.y) for it in boxes_passed for x in (it.x, it.right)][1:-1]
+                axes.plot(*zip(*points, strict=True), color="#8a949c", linewidth=1, zorder=1)
+                arrow: Any = {"arrowstyle": "-|>", "color": "#8a949c", "shrinkA": 0, "shrinkB": 0}
+                axes.annotate("", points[-1], points[-2], arrowprops=arrow)
+            for box in filter(lambda it: it.text, boxes):
+                edge, face = ("#4a5560", "#e3edf7") if box.is_node else ("none", "w")
                 frame = {"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": edge}
-                axes.text(MARGIN + x, middle + y, text, fontsize=SIZE, ha="center", va="center", bbox=frame)
-            top += tall + 2 * ROW
+                middle = (box.x + box.right) / 2, top + 1.5 + box.y
+                axes.text(*middle, box.text, fontsize=SIZE, ha="center", va="center", bbox=frame)
+            top += rows[title]
         file = io.BytesIO()
         figure.savefig(file, format=form, metadata=DATES[form], dpi=150)
     return file.getvalue()
 
 
-def _place(arrows: Sequence[Arrow]) -> tuple[Texts, list[tuple[str, Points]], float, float]:
-    """Texts with their places, and whether they are nodes; arrows with the points of their curves; width and height.
+def place(arrows: Sequence[Arrow]) -> tuple[list[Box], list[list[Box]]]:
+    """Boxes of nodes and of operations, in columns by the longest way to them, and the boxes that each line passes.
 
-    Nodes stand in columns by the longest way to them. Between two there is a column of labels; an arrow has a row of
-    its own in each column that it passes, so that nothing lies on anything else.
+    A line has a box without text in the columns between its ends, so that it lies on no other.
     """
-    graph: dict[str, list[int]] = {}
-    for index, arrow in enumerate(arrows):
-        graph.setdefault(arrow.source, [])
-        graph.setdefault(arrow.target, []).append(index)
-    column: dict[str, int] = {}
-    for node in TopologicalSorter({it: [arrows[i].source for i in into] for it, into in graph.items()}).static_order():
-        column[node] = max((column[arrows[index].source] + 2 for index in graph[node]), default=0)
+    ends: list[tuple[Item, Item]] = []
+    for index, (source, target, operation) in enumerate(arrows):
+        ends += [(source, index), (index, target)] if operation else [(source, target)]
+    graph: dict[Item, list[Item]] = {it: [] for pair in ends for it in pair}
+    for one, other in ends:
+        graph[other].append(one)
+    column: dict[Item, int] = {}
+    for it in TopologicalSorter(graph).static_order():
+        column[it] = max((column[one] + 1 for one in graph[it]), default=0)
     ways: list[list[Item]] = [
-        [it.source, *((index, at) for at in range(column[it.source] + 1, column[it.target])), it.target]
-        for index, it in enumerate(arrows)
+        [one, *((one, other, at) for at in range(column[one] + 1, column[other])), other] for one, other in ends
     ]
-    columns: list[list[Item]] = [
-        [node for node in graph if column[node] == at] for at in range(max(column.values()) + 1)
-    ]
-    near: defaultdict[Item, tuple[list[Item], list[Item]]] = defaultdict(lambda: ([], []))
+    sources: dict[Item, list[Item]] = {it: [] for it in graph}
     for way in ways:
-        for at, item in enumerate(way[1:-1], column[str(way[0])] + 1):
-            columns[at].append(item)
-        for before, after in pairwise(way):
-            near[after][0].append(before)
-            near[before][1].append(after)
-    y: dict[Item, float] = {}
-    for sweep in range(5):  # each column in the order of what is left of it, then of what is right of it
-        for items in columns[:: -1 if sweep % 2 else 1]:
-            sides = {it: [y.get(each, 0) for each in near[it][sweep % 2]] for it in items}
-            items.sort(key=lambda it: sum(sides[it]) / max(1, len(sides[it])))
-            y |= {it: (place - (len(items) - 1) / 2) * ROW for place, it in enumerate(items)}
-    texts: dict[Item, str] = {
-        **{node: node for node in graph},
-        **{way[1]: it.operation for it, way in zip(arrows, ways, strict=True)},
-    }
-    wide = {it: LETTER * len(texts[it]) + 0.06 for it in texts}
-    left, spans = 0.0, list[tuple[float, float]]()
-    for items in columns:
-        spans.append((left, left + max(wide.get(it, 0) for it in items)))
-        left = spans[-1][1] + GAP
-    x = {it: sum(span) / 2 for items, span in zip(columns, spans, strict=True) for it in items}
-    lines = []
-    for arrow, way in zip(arrows, ways, strict=True):
-        ends = x[way[0]] + wide[way[0]] / 2, x[way[-1]] - wide[way[-1]] / 2
-        stops = [(ends[0], y[way[0]])]
-        for at, item in enumerate(way[1:-1], column[arrow.source] + 1):
-            stops += [(side, y[item]) for side in spans[at]]
-        points = stops[:1]
-        for (begin, high), (end, low) in pairwise([*stops, (ends[1], y[way[-1]])]):
-            middle = (begin + end) / 2
-            points += [(middle, high), (middle, low), (end, low)]
-        lines.append((arrow.operation, points))
-    shown = [(text, x[it], y[it], it in graph) for it, text in texts.items() if text]
-    return shown, lines, left - GAP, ROW * max(map(len, columns))
+        for at, (one, other) in enumerate(pairwise(way), column[way[0]] + 1):
+            sources.setdefault(other, []).append(one)
+            column[other] = at
+    boxes: dict[Item, Box] = {}
+    left = 0.0
+    for at in range(max(column.values()) + 1):
+        items = [it for it in sources if column[it] == at]
+        # Each column in the order of what its lines come from.
+        means = {it: sum(boxes[one].y for one in sources[it]) / max(1, len(sources[it])) for it in items}
+        texts = {it: arrows[it].operation if isinstance(it, int) else it if isinstance(it, str) else "" for it in items}
+        width = LETTER * max(map(len, texts.values()))
+        for y, it in enumerate(sorted(items, key=means.__getitem__)):
+            spare = (width - LETTER * len(texts[it])) / 2 if texts[it] else 0
+            boxes[it] = Box(texts[it], left + spare, left + width - spare, y, isinstance(it, str))
+        left += width + GAP
+    return [*boxes.values()], [[boxes[it] for it in way] for way in ways]

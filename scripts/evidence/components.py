@@ -25,7 +25,7 @@ def components_table(evidence: Evidence) -> str:
         columns = [name for name in _COLUMNS if any(row.mean(name) is not None for row in group.rows.values())]
         for row in sorted(group.rows.values(), key=lambda row: -(row.mean("acc") or 0)):
             pair = (f"`{row.record.searcher}`", f"`{row.record.creator}`")
-            reused = _percent([shares.get(run_id) for run_id in row.run_ids.values()])
+            reused = percent([shares.get(run_id) for run_id in row.run_ids.values()])
             rows.append((*pair, str(row.seeds), *[mean(row, name) for name in columns], reused))
         headings = ("searcher", "creator", "seeds", *map(heading, columns), "places that reuse a unit (%)")
     return table(headings, rows, texts=2) if rows else ""
@@ -61,7 +61,8 @@ def reused_share(record: Record) -> float | None:
     return sum(places) / len(places) if places else None
 
 
-def _percent(shares: Sequence[float | None]) -> str:
+def percent(shares: Sequence[float | None]) -> str:
+    """Mean and deviation of shares, in percent."""
     found = summarize(shares)
     if found is None:
         return NOTHING

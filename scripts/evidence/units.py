@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from scripts.evidence.comparing import Compared, Pair, family
-from scripts.evidence.components import reused_share
-from scripts.evidence.formatting import NOTHING, heading, mean, table, template
+from scripts.evidence.components import percent, reused_share
+from scripts.evidence.formatting import heading, mean, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
-from seu_bench.results.statistics import summarize
 
 PAGE: Final = ROOT / "docs" / "evidence" / "units.md"
 SET: Final = "units"
@@ -22,7 +21,7 @@ BENCHMARKS: Final = ("split_fashion", "split_cifar100")
 #: Rows of the first table by name: search space and searcher; all with new units everywhere.
 SPACES: Final = ("darts_cell, random", "darts_cell, mdl", "mbconv, random", "mbconv, mdl")
 #: Rows of the second: creators on cells drawn at random, and new units everywhere with about as many parameters.
-CREATORS: Final = ("adapt", "mdl", "frugal", "all_new", "all_new, narrow")
+CREATORS: Final = ("adapt", "adapt, rank 4", "mdl", "frugal", "all_new", "all_new, narrow")
 #: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
 BESIDE: Final = ("linear", "independent")
 COLUMNS: Final = ("acc", "params_total", "mixed_score", "image_passes", "train_flops")
@@ -42,7 +41,14 @@ def name_of(record: Record) -> str | None:
         return f"{space}, {record.searcher}"
     if space != "darts_cell" or record.searcher != "random":
         return None
-    return str(record.creator) if channels == OWN else f"{record.creator}, narrow"
+    rank = (record.creator_options or {}).get("rank")
+    return (
+        f"{record.creator}, rank {rank}"
+        if rank
+        else str(record.creator)
+        if channels == OWN
+        else f"{record.creator}, narrow"
+    )
 
 
 def read_rows() -> dict[str, dict[str, Row]]:
@@ -70,16 +76,12 @@ def compared(rows: Mapping[str, Rows], pairs: Sequence[tuple[str, str]]) -> dict
 
 def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[float | None, float | None]]) -> str:
     """A row for each name, then those that stand beside."""
-    lines = [
-        (
-            f"`{name}`",
-            str(rows[name].seeds),
-            *[mean(rows[name], column) for column in COLUMNS],
-            *_shares(rows[name], shares),
-        )
-        for name in (*wanted, *BESIDE)
-        if name in rows
-    ]
+    lines = []
+    for name in (*wanted, *BESIDE):
+        if (row := rows.get(name)) is not None:
+            told = [shares.get(run.run_id, (None, None)) for run in row.runs.values()]
+            columns = [mean(row, column) for column in COLUMNS] + [percent(each) for each in zip(*told, strict=True)]
+            lines.append((f"`{name}`", str(row.seeds), *columns))
     return table(["row", "seeds", *map(heading, COLUMNS), "places that reuse (%)", "that adapt (%)"], lines)
 
 
@@ -99,12 +101,6 @@ def adapted_share(record: Record) -> float | None:
     return sum(places) / len(places) if places else (0.0 if record.paths else None)
 
 
-def _shares(row: Row, shares: Mapping[str, tuple[float | None, float | None]]) -> Iterator[str]:
-    for which in (0, 1):
-        found = summarize([shares.get(run.run_id, (None, None))[which] for run in row.runs.values()])
-        yield NOTHING if found is None else f"{100 * found.mean:.0f}"
-
-
 def rendered() -> str:
     """The page as the published records have it."""
     rows = read_rows()
@@ -113,7 +109,9 @@ def rendered() -> str:
     }
     spaces = [(f"mbconv, {it}", f"darts_cell, {it}") for it in ("random", "mdl")]
     spaces += [(f"{it}, mdl", f"{it}, random") for it in ("darts_cell", "mbconv")]
-    creators = [("adapt", it) for it in CREATORS[1:]]
+    creators = [("adapt", it) for it in CREATORS[1:5]] + [
+        ("adapt, rank 4", it) for it in ("all_new", "all_new, narrow")
+    ]
     return template("units.md.jinja").render(
         benchmarks=BENCHMARKS,
         channels=CHANNELS,

@@ -32,29 +32,24 @@ def without_cache() -> Iterator[None]:
 WAYS: Ways = {WITH: nullcontext, WITHOUT: without_cache}
 
 
+#: By name: strategy, images of a batch, of a task, classes of a task, and options.
+RUNS: dict[str, tuple[str, int, int, int, dict[str, Any]]] = {
+    "pnn": ("pnn", 128, 128, 20, {"width": 0.5, "epochs": 30}),
+    "frozen": ("naive", 64, 256, 50, {"backbone": "resnet18", "frozen": True, "width": 1.0, "epochs": 10}),
+}
+
+
 def request_of(name: str) -> Request:
     """A run on made-up images, in batches that are all full, so that batches without the cache are its chunks."""
-    if name == "pnn":
-        batch, limit = 128, 128
-        options: dict[str, Any] = {"width": 0.5, "epochs": 30}
-    else:
-        batch, limit = 64, 4 * 64
-        options = {"backbone": "resnet18", "frozen": True, "width": 1.0}
-        options["epochs"] = 10
-    options |= {
+    strategy, batch, limit, classes, options = RUNS[name]
+    options = options | {
         "batch_size": batch,
         "benchmark.protocols.paper.eval_batch_size": batch,
         "benchmark.protocols.paper.images.valid": batch,
-        "benchmark.stream.classes_per_task": 20 if name == "pnn" else 50,
+        "benchmark.stream.classes_per_task": classes,
     }
-    return Request(
-        strategy="pnn" if name == "pnn" else "naive",
-        benchmark="split_cifar100",
-        protocol="paper",
-        options=options,
-        limit=limit,
-        synthetic=True,
-    )
+    asked = {"strategy": strategy, "benchmark": "split_cifar100", "protocol": "paper", "limit": limit}
+    return Request(**asked, options=options, synthetic=True)
 
 
 def measure(name: str) -> Result:

@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from scripts.perf.comparison import Result, Table
@@ -32,15 +31,12 @@ def measure(_: str) -> Result:
     if not program.is_file():
         raise FileNotFoundError(f"{program} is not there; install seu-bench into {sys.prefix} first")
     runs = 10
-    ways: dict[str, tuple[list[str], Callable[[list[str]], float]]] = {
-        name: (arguments, _whole) for name, arguments in COMMANDS.items()
-    }
-    ways["run"] = (RUN, _until_begun)
-    commands = {name: [str(program), *arguments] for name, (arguments, _) in ways.items()} | {"torch": TORCH}
+    asked = COMMANDS | {"run": RUN}
+    commands = {name: [str(program), *arguments] for name, arguments in asked.items()} | {"torch": TORCH}
     taken: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(runs + 1):
         for name, command in commands.items():
-            spent = ways[name][1](command) if name in ways else _whole(command)
+            spent = (_until_begun if name == "run" else _whole)(command)
             if number:
                 taken[name].append(spent)
     least = {name: min(spent) for name, spent in taken.items()}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from seu_bench.data import InputShape
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters, freeze, is_frozen
 from seu_bench_backbones.networks import mlp, resnet18
@@ -22,7 +23,9 @@ ALEXNET = ((2, 3, 4, 6, 5), (1, 0, 2, 0, 3), (0, 4, 0, 1, 0))
 
 def grown(name: str, tasks: int = 3) -> tuple[GrowingNetwork, torch.Tensor]:
     torch.manual_seed(0)
-    backbone: nn.Module = mlp(1, 4, 4, 0.02)[0] if name == "mlp" else alexnet(AlexNetShape.of(3, 16, 16, 0.05))
+    backbone: nn.Module = (
+        mlp(InputShape("image", (1, 4, 4)), 0.02)[0] if name == "mlp" else alexnet(AlexNetShape.of(3, 16, 16, 0.05))
+    )
     network = GrowingNetwork(chain_of(backbone, "a test"), CLASSES)
     for units in (MLP if name == "mlp" else ALEXNET)[:tasks]:
         network.grow(units)
@@ -146,7 +149,7 @@ def test_alexnet_is_a_chain() -> None:
         (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(2, 2)), "in groups"),
         (nn.Sequential(nn.Linear(2, 2), nn.Linear(3, 2)), "does not read the 2 units"),
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(4, 2)), "does not read the 2 units"),
-        (resnet18(3, 8, 8, 0.1)[0], "it has a BatchNorm2d"),
+        (resnet18(InputShape("image", (3, 8, 8)), 0.1)[0], "it has a BatchNorm2d"),
     ],
 )
 def test_others_are_refused(network: nn.Module, told: str) -> None:

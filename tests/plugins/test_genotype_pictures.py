@@ -13,22 +13,11 @@ from support.broken_spaces import EXAMPLE
 from support.commands import SMALL_SEU, Command
 from support.tiny import registry
 
-from seu_bench_seu.pictures import LETTER, ROW, _place, render
+from seu_bench_seu.pictures import place, render
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "--device", "cpu", "-o", "epochs=1")
 TASKS = ("-o", "benchmark.stream.classes_per_task=5")
-UNITS = (
-    "--searcher",
-    "random",
-    "-o",
-    "channels=2",
-    "-o",
-    "creator.epochs=1",
-    "-o",
-    "edges=all14",
-    "-o",
-    "cell_types=1",
-)
+UNITS = (*SMALL_SEU, "-o", "edges=all14", "-o", "cell_types=1")
 
 
 def texts(picture: bytes) -> list[str]:
@@ -55,9 +44,8 @@ def test_no_text_lies_on_another(seed: int) -> None:
     """Of the paper's cell."""
     space: Any = registry().spaces.find("darts_cell").factory.build()
     for arrows in space.draw(space.random_genotype(random.Random(seed).randrange)).values():
-        shown = _place(arrows)[0]
-        for (one, x, y, _), (other, u, v, _) in itertools.combinations(shown, 2):
-            assert abs(y - v) >= 0.9 * ROW or abs(x - u) > LETTER * (len(one) + len(other)) / 2
+        for one, other in itertools.combinations(place(arrows)[0], 2):
+            assert one.y != other.y or one.right < other.x or other.right < one.x
 
 
 def test_genotypes_of_a_run(command: Command, tmp_path: Path) -> None:

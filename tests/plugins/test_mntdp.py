@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from support.tiny import build, class_stream, context, learn, registry
 
 from seu_bench.config.protocol import Schedule
+from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.models.sizes import count_parameters
 from seu_bench.testing.streams import raw_dataset
@@ -72,7 +73,7 @@ def test_it_computes_what_the_backbone_does() -> None:
     from seu_bench_backbones.networks import resnet18_even
 
     network = grown()
-    backbone, features = resnet18_even(1, 8, 8, 4 / 64)
+    backbone, features = resnet18_even(InputShape("image", (1, 8, 8)), 4 / 64)
     assert features == 4
     backbone.load_state_dict(
         {

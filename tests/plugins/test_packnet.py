@@ -20,6 +20,7 @@ from support.tiny import (
 )
 from torch import Tensor, nn
 
+from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.training.stage import StageProgress
 from seu_bench_backbones.networks import mlp, resnet18
@@ -38,7 +39,11 @@ def model(backbone: str = "mlp") -> PackedModel:
     if backbone == "alexnet":
         made = alexnet(AlexNetShape.of(3, 8, 8, 0.05)), 102
     else:
-        made = mlp(1, 8, 8, 0.04) if backbone == "mlp" else resnet18(1, 8, 8, 0.1)
+        made = (
+            mlp(InputShape("image", (1, 8, 8)), 0.04)
+            if backbone == "mlp"
+            else resnet18(InputShape("image", (1, 8, 8)), 0.1)
+        )
     return PackedModel(*made, CLASSES)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from seu_bench import load_model
 from seu_bench.config.common_options import Weights
 from seu_bench.config.streams import Scenario
+from seu_bench.data import InputShape
 from seu_bench.engine.runner import execute
 from seu_bench.errors import RequestError
 from seu_bench.models import count_parameters
@@ -199,7 +200,7 @@ def test_networks_of_timm(tmp_path: Path) -> None:
 def test_transformer_has_the_names_of_timm() -> None:
     """Weights of timm's tiny transformer are those of ours, and both compute the same."""
     theirs = timm.create_model("vit_tiny_patch16_224", pretrained=False, num_classes=0).eval()
-    ours, features = vit_tiny(3, 224, 224, 1.0)
+    ours, features = vit_tiny(InputShape("image", (3, 224, 224)), 1.0)
     ours.load_state_dict(theirs.state_dict())
     images = torch.randn(2, 3, 224, 224, dtype=torch.float64)
     with torch.no_grad():  # in double precision: sums in another order differ in the last digits alone

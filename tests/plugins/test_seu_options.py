@@ -15,7 +15,6 @@ from support.tiny import (
     weights,
 )
 from torch import Tensor
-from torch.nn import functional
 
 from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.cells import CellSpace
@@ -168,23 +167,6 @@ def test_keep_deletes_what_was_not_chosen() -> None:
         assert list(layer) == before[: len(layer)]
     assert model.paths == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
     assert model.has_new == [False, True, False, True]
-
-
-def test_forward_is_the_units_on_the_path() -> None:
-    """Stem, cells fed by the two layers before, mean over the image, the task's head."""
-    model = grown().eval()
-    x = images()
-    for task in (0, 1):
-        units = [layer[index] for layer, index in zip(model.layers, model.paths[task], strict=True)]
-        with torch.no_grad():
-            stem = units[0](x.contiguous(memory_format=torch.channels_last))
-            first = units[1](stem, stem)
-            second = units[2](stem, first)
-            third = units[3](first, second)
-            head = model.heads[task]
-            expected = functional.linear(third.mean(dim=(2, 3)), head.weight, head.bias)
-            assert torch.equal(model.forward_single_task(x, task), expected)
-    assert model(x, 0).shape == (4, 2) and model(x, 1).shape == (4, 3)
 
 
 def test_freeze_and_what_trains() -> None:

@@ -19,7 +19,7 @@ from seu_bench_kit import SpaceContract
 
 setup_module, teardown_module = one_thread, all_threads
 
-RUNS = ("resumes_to_the_same_weights", "leaves_a_complete_record", "counts_what_is_computed")
+RUNS = ("resumes_to_the_same_weights", "leaves_a_complete_record", "counts_its_parameters")
 
 
 class TestDense(SpaceContract):
@@ -74,7 +74,7 @@ def test_broken(case: str, tmp_path: Path) -> None:
     names = inspect.signature(test).parameters
     with RandomState(0).active(), pytest.raises((pytest.fail.Exception, SeuBenchError)) as caught:
         factory = SpaceContract.factory.__wrapped__(contract)
-        given = {"factory": factory, "built": space, "sample": SAMPLES[0], "which": "drawn", "tmp_path": tmp_path}
+        given = {"factory": factory, "built": space, "sample": SAMPLES[0], "tmp_path": tmp_path}
         given["trial"] = SpaceContract.trial.__wrapped__(contract, factory, space)
         test(**{name: given[name] for name in names})
     assert re.search(said, str(caught.value)), caught.value
