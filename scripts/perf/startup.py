@@ -17,9 +17,6 @@ COMMANDS: dict[str, list[str]] = {"help": ["--help"], "list": ["list"], "list_js
 TORCH = [sys.executable, "-c", "import torch"]
 RUN = ["run", "--strategy", "naive", "--benchmark", "split_digits", "--protocol", "smoke", "--device", "cpu"]
 
-#: Between two looks for the record, in seconds.
-_LOOK_EVERY = 0.002
-
 
 def measure(_: str) -> Result:
     """Processes of each command, one that is not counted before.
@@ -74,7 +71,7 @@ def _until_begun(command: list[str]) -> float:
         whole = [*command, "--results", folder]
         with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as run:
             while not list(Path(folder).glob("runs/*/record.json")) and run.poll() is None:
-                time.sleep(_LOOK_EVERY)
+                time.sleep(0.002)
             spent = time.perf_counter() - began
             _, errors = run.communicate()
         if run.returncode:

@@ -225,6 +225,8 @@ def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
 
 SWEEP = """
 import torch
+from seu_bench_kit.cells import make_operation
+from seu_bench_kit.genotypes import OPERATIONS
 
 torch.manual_seed(0)
 torch.set_num_threads(1)

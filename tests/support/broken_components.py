@@ -265,19 +265,7 @@ STRUCTURES: dict[str, tuple[Make, str]] = {
 CREATORS: dict[str, tuple[Make, str]] = EITHER | {
     "unit_not_there": (answers((0, 0, 2, 0)), FITS.format(r"\(0, 0, 2, 0\)")),
     "nothing": (answers(None), NO_PATH.format("None")),
-    "frozen_weight": (
-        writes(lambda model: model.unit(0, 0).conv.weight.data.view(-1)[3:4].mul_(1 + 2**-20)),
-        CHANGED.format(r"unit 0 of layer 0 \(conv.weight\)"),
-    ),
     "training_mode": (does(old_in_training_mode), CHANGED.format(r"unit 0 of layer 2 \(.*running_mean\)")),
-    "earlier_head": (
-        writes(lambda model: model.heads[0].bias.data.add_(1)),
-        CHANGED.format(r"the head of task 0 \(bias\)"),
-    ),
-    "earlier_path": (
-        writes(lambda model: model.set_path(0, [0, 0, 0, 1])),
-        CHANGED.format("the path of task 0"),
-    ),
     **STRUCTURES,
 }
 
