@@ -20,11 +20,11 @@ SET: Final = "units"
 BENCHMARKS: Final = ("split_fashion", "split_cifar100")
 #: Rows of the first table by name: search space and searcher; all with new units everywhere.
 SPACES: Final = ("darts_cell, random", "darts_cell, mdl", "mbconv, random", "mbconv, mdl")
-#: Rows of the second: creators on cells drawn at random, and new units everywhere with about as many parameters.
-CREATORS: Final = ("adapt", "adapt, rank 4", "mdl", "frugal", "all_new", "all_new, narrow")
+#: Rows of the second: creators on cells drawn at random.
+CREATORS: Final = ("adapt", "adapt, rank 4", "mdl", "frugal", "all_new")
 #: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
 BESIDE: Final = ("linear", "independent")
-COLUMNS: Final = ("acc", "params_total", "mixed_score", "image_passes", "train_flops")
+COLUMNS: Final = ("acc", "params_total", "mixed_score", "train_flops")
 #: Initial channels by which cells and inverted residuals are of one size, and those of the protocol.
 CHANNELS: Final = {"darts_cell": 9, "mbconv": 6}
 OWN: Final = 8
@@ -39,16 +39,10 @@ def name_of(record: Record) -> str | None:
     space, channels = record.options.get("space", "darts_cell"), record.options.get("channels") or OWN
     if record.creator == "all_new" and channels == CHANNELS[space]:
         return f"{space}, {record.searcher}"
-    if space != "darts_cell" or record.searcher != "random":
+    if space != "darts_cell" or record.searcher != "random" or channels != OWN:
         return None
     rank = (record.creator_options or {}).get("rank")
-    return (
-        f"{record.creator}, rank {rank}"
-        if rank
-        else str(record.creator)
-        if channels == OWN
-        else f"{record.creator}, narrow"
-    )
+    return f"{record.creator}, rank {rank}" if rank else str(record.creator)
 
 
 def read_rows() -> dict[str, dict[str, Row]]:
@@ -109,9 +103,7 @@ def rendered() -> str:
     }
     spaces = [(f"mbconv, {it}", f"darts_cell, {it}") for it in ("random", "mdl")]
     spaces += [(f"{it}, mdl", f"{it}, random") for it in ("darts_cell", "mbconv")]
-    creators = [("adapt", it) for it in CREATORS[1:5]] + [
-        ("adapt, rank 4", it) for it in ("all_new", "all_new, narrow")
-    ]
+    creators = [(one, it) for one in CREATORS[:2] for it in CREATORS[2:]]
     return template("units.md.jinja").render(
         benchmarks=BENCHMARKS,
         channels=CHANNELS,

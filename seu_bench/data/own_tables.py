@@ -42,6 +42,8 @@ class FeaturesSource(NpzSource):
         frame, label = self._table(), self.definition.label
         columns = [str(name) for name in frame.columns]
         frame.columns = columns
+        if not len(frame):
+            raise ValueError("it has no rows")
         if label not in columns:
             known = ", ".join(columns[:20]) + (", ..." if columns[20:] else "")
             raise ValueError(f"it has no column {label!r}{did_you_mean(label, columns)}; its columns are {known}")
@@ -68,14 +70,22 @@ class FeaturesSource(NpzSource):
                     # By default the first column of such a table would be taken for the names of rows.
                     warnings.simplefilter("error", pd.errors.ParserWarning)
                     try:
+                        # pandas would call a second column ``y`` ``y.1``: a copy of the labels is no feature.
+                        header = pd.read_csv(opened, header=None, nrows=1, dtype=str, index_col=False).iloc[0].dropna()
+                        if len(twice := header[header.duplicated()]):
+                            raise ValueError(f"two columns are called {twice.iloc[0]!r}: rename or remove one")
+                        opened.seek(0)
                         return pd.read_csv(opened, low_memory=False, index_col=False)
                     except pd.errors.ParserWarning as error:
                         raise ValueError("its rows have more values than the header has names") from error
             try:
-                return pd.read_parquet(opened, engine="pyarrow")
+                frame = pd.read_parquet(opened, engine="pyarrow")
             except ImportError as error:
                 remedy = "pip install pyarrow, or save the table as .csv"
                 raise self.fault("cannot be read: .parquet needs pyarrow", remedy, DataError) from error
+            if names := [name for name in frame.index.names if name is not None]:
+                raise ValueError(f"{names[0]!r} is its index, no column: save it after reset_index()")
+            return frame
 
 
 def _is_number(dtype: Any) -> bool:

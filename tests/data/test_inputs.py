@@ -99,6 +99,9 @@ def test_parquet(tmp_path: Path) -> None:
     table().to_csv(tmp_path / "x.csv", index=False)
     one, other = (load(tmp_path / f"x.{ending}", kind="features", label="y") for ending in ("parquet", "csv"))
     assert one.checksum() == other.checksum()
+    table().set_index("count").to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="'count' is its index"):
+        load(tmp_path / "x.parquet", kind="features", label="y")
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int32])
@@ -166,6 +169,8 @@ def test_ids_beyond_the_vocabulary(tmp_path: Path) -> None:
         ("a,y\n1,1\n2,2\n", "labels begin at 1"),
         ("y\nx\nz\n", r"shape \(2, 0\)"),
         ("", "No columns"),
+        ("a,y\n", "no rows"),
+        ("a,y,y\n1,x,x\n2,z,z\n", "two columns are called 'y'"),
     ],
 )
 def test_tables_that_would_be_misread(text: str, said: str, tmp_path: Path) -> None:

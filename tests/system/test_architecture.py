@@ -81,7 +81,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 960, "cli": 2_420, "config": 1_780, "data": 3_080, "engine": 3_070, "models": 1_240, "plugin": 1_290,
+    "beside": 960, "cli": 2_420, "config": 1_780, "data": 3_090, "engine": 3_070, "models": 1_240, "plugin": 1_290,
     "results": 4_110, "sweeps": 1_600, "testing": 1_355, "training": 2_950, "utils": 1_125,
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from seu_bench.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-KINDS = ("strategies", "benchmarks", "searchers", "creators", "backbones")
+KINDS = ("strategies", "benchmarks", "searchers", "creators", "spaces", "backbones")
 
 
 def test_citation_is_of_this_version_and_paper() -> None:
@@ -27,7 +27,7 @@ def test_counts_are_those_of_the_registry() -> None:
     """What comes with seu-bench and can be used; plugins of others do not count."""
     kinds = Registry().kinds
     counted = {kind: sum(entry.package == "seu-bench" for entry in kinds[kind].values()) for kind in KINDS}
-    told = {kind: int(number) for number, kind in re.findall(rf"(\d+) ({'|'.join(KINDS)})", README)}
+    told = {kind: int(number) for number, kind in re.findall(rf"(\d+) (?:search )?({'|'.join(KINDS)})", README)}
     assert told == counted
 
 
@@ -39,7 +39,7 @@ def test_first_screen() -> None:
 
 
 def test_tables_of_what_is_there_are_complete() -> None:
-    """Every strategy, searcher, creator, backbone and benchmark is named."""
+    """Every strategy, searcher, creator, search space, backbone and benchmark is named."""
     table = README.partition("## What is there")[2].partition("\n## ")[0]
     kinds = Registry().kinds
     names = {name for kind in KINDS for name, entry in kinds[kind].items() if entry.package == "seu-bench"}
