@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.data import InputShape
-from seu_bench.errors import RunError
+from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import on_meta
 from seu_bench_kit import Adapted, SearchSpace, Unit
@@ -352,8 +352,15 @@ class SuperModel(UnitModel):
         return nn.ModuleList(nn.Linear(self.places[-1].output, width) for width in self.classes_per_task)
 
     def _make_unit(self, layer: int, genotype: Any) -> Unit:
-        stem = self.space.stem(self.input, self.channels) if layer == 0 else None
-        return stem or self.space.unit(genotype, self.places[layer - 1])
+        try:
+            stem = self.space.stem(self.input, self.channels) if layer == 0 else None
+            return stem or self.space.unit(genotype, self.places[layer - 1])
+        except SeuBenchError:
+            raise
+        except Exception as error:
+            what = f"the search space {type(self.space).__name__} failed to make a unit of layer {layer} of {genotype}"
+            remedy = "repair it; seu-bench check-plugin NAME runs the contract of a space"
+            raise RunError(f"{what}: {type(error).__name__}: {error}", remedy=remedy) from error
 
     def wrapped(self, layer: int, old: int, genotype: Mapping[str, Any]) -> nn.Module:
         """Make the module that adapts an old unit, of its genotype as a saved model has it."""

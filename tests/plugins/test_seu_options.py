@@ -16,6 +16,7 @@ from support.tiny import (
 )
 from torch import Tensor
 
+from seu_bench.errors import RunError
 from seu_bench.training.stage import StageProgress, TaskData
 from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.genotypes import uniform_genotype
@@ -186,3 +187,16 @@ def test_freeze_and_what_trains() -> None:
     assert touched == expected
     frozen = [unit for layer in model.layers for unit in layer if unit.frozen]
     assert len(frozen) == 6 and not any(module.training for unit in frozen for module in unit.modules())
+
+
+class Broken(CellSpace):
+    """A space whose units cannot be made."""
+
+    def unit(self, genotype: Any, place: Any) -> Any:
+        raise KeyError("kernel")
+
+
+def test_a_space_that_fails_is_named() -> None:
+    """Not the strategy, which is as it should be."""
+    with pytest.raises(RunError, match="space Broken failed to make a unit of layer 1 .*KeyError: 'kernel'"):
+        super_model(space=Broken()).expand(genotype(), 0)
