@@ -198,5 +198,5 @@ class Broken(CellSpace):
 
 def test_a_space_that_fails_is_named() -> None:
     """Not the strategy, which is as it should be."""
-    with pytest.raises(RunError, match="space Broken failed to make a unit of layer 1 .*KeyError: 'kernel'"):
+    with pytest.raises(RunError, match=r"space Broken failed to make a unit of layer 1 .*KeyError: 'kernel'"):
         super_model(space=Broken()).expand(genotype(), 0)
