@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
+from seu_bench.config.common_options import SpaceOptions
 from seu_bench.errors import RequestError
 from seu_bench.plugin.registration import Deferred
 
@@ -249,6 +250,30 @@ class SearchSpace(ABC):
         """Pictures of a genotype by their names, each a graph of operations; by default one of ``to_dict()``."""
         told = ", ".join(f"{name} {value}" for name, value in genotype.to_dict().items())
         return {"unit": [Arrow("input", "output", told)]}
+
+
+#: Options of the space ``darts_cell`` alone.
+CELL_OPTIONS: Final = ("edges", "cell_types", "factorized_reduce_norm")
+
+
+def make_space(options: SpaceOptions, factory: Any) -> SearchSpace:
+    """Build the space that a strategy's options name; what they say of cells is for the paper's.
+
+    Raises:
+        RequestError: another space was chosen, and an option of cells is given.
+    """
+    fields = type(options).model_fields
+    given = {name: getattr(options, name) for name in CELL_OPTIONS if name in fields}
+    if options.space != "darts_cell":
+        if changed := [name for name, value in given.items() if value != fields[name].default]:
+            raise RequestError(
+                f"the search space {options.space!r} has no {', '.join(changed)}",
+                where=changed[0],
+                remedy="leave it out, or choose -o space=darts_cell",
+            )
+        given = {}
+    space: SearchSpace = factory.build(**given)
+    return space
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ Torch is imported only when one of them is built.
 from __future__ import annotations
 
 from seu_bench import LazyFactory, Register, hookimpl
-from seu_bench.plugin import CommandFactory, LazyCommand
 from seu_bench.results import REFERENCE_ROWS
 from seu_bench.training import StrategyFactory
 from seu_bench_kit import CreatorFactory, SearcherFactory, SpaceFactory, schedule_passes
@@ -79,9 +78,3 @@ def register_creators(register: Register[CreatorFactory]) -> None:
             largest=ADAPTER,
         ),
     )
-
-
-@hookimpl
-def register_commands(register: Register[CommandFactory]) -> None:
-    """Offer ``genotypes``."""
-    register("genotypes", LazyCommand("seu_bench_seu.pictures:genotypes", "draw the genotypes that a run found"))

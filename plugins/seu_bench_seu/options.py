@@ -51,9 +51,6 @@ class AdaptOptions(CreationOptions):
 #: The genotype of the creator ``adapt``, of the largest module; a smaller one has a rank.
 ADAPTER: Final = {"adapter": "1x1", "statistics": "own", "rank": None}
 
-#: Options of the space ``darts_cell`` alone.
-CELL_OPTIONS: Final = ("edges", "cell_types", "factorized_reduce_norm")
-
 
 class SeuOptions(SelectingOptions, TaskInferenceOptions, SpaceOptions):
     """Options of SEU; the schedule's are those of the training stage."""

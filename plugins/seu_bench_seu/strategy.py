@@ -26,11 +26,12 @@ from seu_bench.training import (
     evaluation_passes,
     on_meta,
 )
-from seu_bench.training.interfaces import Component, SpaceFactory
+from seu_bench.training.interfaces import Component
 from seu_bench_kit import Adapted, CreationTask, GuardedStage, SearchSpace, SearchTask
 from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
-from seu_bench_seu.options import CELL_OPTIONS, SeuOptions
+from seu_bench_kit.search_space import make_space
+from seu_bench_seu.options import SeuOptions
 from seu_bench_seu.super_model import Path, SuperModel
 
 
@@ -203,25 +204,9 @@ def _components(context: StrategyContext) -> tuple[Component, Component]:
 
 
 def _space(context: StrategyContext) -> SearchSpace:
-    return make_space(context.options, context.space)
-
-
-def make_space(options: SeuOptions, factory: SpaceFactory | None) -> SearchSpace:
-    """Build the space that was chosen; what the options say of cells is for the paper's."""
-    given = {name: getattr(options, name) for name in CELL_OPTIONS}
-    if options.space != "darts_cell":
-        changed = {name: value for name, value in given.items() if value != SeuOptions.model_fields[name].default}
-        if changed:
-            raise RequestError(
-                f"the search space {options.space!r} has no {', '.join(changed)}",
-                where=next(iter(changed)),
-                remedy="leave it out, or choose -o space=darts_cell",
-            )
-        given = {}
-    if factory is None:
+    if context.space is None:
         raise RequestError("strategy 'seu' needs a search space", remedy="give -o space=darts_cell")
-    space: SearchSpace = factory.build(**given)
-    return space
+    return make_space(context.options, context.space)
 
 
 def _named(space: SearchSpace, name: str) -> Any:

@@ -62,7 +62,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
 
 
 #: Plugins that come with seu-bench and offer commands; ``--help`` imports no others of ours.
-WITH_COMMANDS: Final = ("seu", "submissions")
+WITH_COMMANDS: Final = ("genotypes", "submissions")
 
 
 @hookimpl

@@ -123,8 +123,8 @@ def test_example(command: Command, install: Install) -> None:
 @pytest.mark.parametrize(
     ("arguments", "imported"),
     [
-        (["--help"], ["seu_bench_submissions", "stranger_outer"]),
-        (["count", "1"], ["seu_bench_submissions", "stranger_inner", "stranger_outer"]),
+        (["--help"], ["seu_bench_genotypes", "seu_bench_submissions", "stranger_outer"]),
+        (["count", "1"], ["seu_bench_genotypes", "seu_bench_submissions", "stranger_inner", "stranger_outer"]),
         (["show", "-h"], []),
     ],
 )

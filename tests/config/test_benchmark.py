@@ -134,7 +134,7 @@ def test_examples_of_the_documentation_load(tmp_path: Path) -> None:
         (tmp_path / "example.toml").write_text(example)
         spec = BenchmarkFile(tmp_path / "example.toml").load()
         kinds |= {definition.kind for definition in spec.datasets.values()}
-    assert kinds == {"folder", "npz", "torchvision"}
+    assert kinds == {"features", "folder", "npz", "torchvision"}
     for name in [*NAMES, *DATASETS]:
         assert f"`{name}`" in text
 

@@ -13,7 +13,7 @@ from support.broken_spaces import EXAMPLE
 from support.commands import SMALL_SEU, Command
 from support.tiny import registry
 
-from seu_bench_seu.pictures import place, render
+from seu_bench_genotypes.pictures import place, render
 
 SMALL = ("--protocol", "smoke", "--limit", 12, "--device", "cpu", "-o", "epochs=1")
 TASKS = ("-o", "benchmark.stream.classes_per_task=5")

@@ -12,6 +12,7 @@ import torch
 from support.tiny import build, class_stream, context, registry, same
 
 from seu_bench.config.protocol import Schedule
+from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.models import count_parameters
 from seu_bench.training.interfaces import Cost
@@ -42,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[int]]:
 def learned_network() -> GrowingNetwork:
     """A network of 8 and 8 units that has learned its first task, by its look."""
     torch.manual_seed(0)
-    network = GrowingNetwork(chain_of(mlp(1, 8, 8, 0.02)[0], "a test"), CLASSES)
+    network = GrowingNetwork(chain_of(mlp(InputShape("image", (1, 8, 8)), 0.02)[0], "a test"), CLASSES)
     network.grow((8, 8))
     network.freeze()
     return network

@@ -16,6 +16,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from seu_bench.cli.options import output_path, request_command
+from seu_bench.config.common_options import SpaceOptions
 from seu_bench.config.options import build_options
 from seu_bench.engine.resolve import find_space
 from seu_bench.errors import RequestError
@@ -24,8 +25,7 @@ from seu_bench.results.record import Record
 from seu_bench.results.record_files import find_record
 from seu_bench.utils.files import write_atomic
 from seu_bench_kit import Arrow
-from seu_bench_seu.options import SeuOptions
-from seu_bench_seu.strategy import make_space
+from seu_bench_kit.search_space import make_space
 
 #: Inches of a letter, of a row, of the gap between columns, and around everything; points of a text.
 LETTER, ROW, GAP, MARGIN, SIZE = 0.085, 0.32, 0.4, 0.25, 9
@@ -69,12 +69,13 @@ def genotypes(run: str, task: int | None, output: Path | None, results: Path, pl
 def pictures(registry: Registry, record: Record, task: int | None = None) -> dict[str, Sequence[Arrow]]:
     """The graphs of a record's genotypes by their titles, which name the tasks."""
     found = record.genotypes or ()
-    if record.strategy != "seu" or not found:
+    kind = registry.strategies.find(record.strategy).factory.options
+    if not issubclass(kind, SpaceOptions) or not found:
         raise RequestError(f"run {record.run_id} found no genotype", remedy="name a run of strategy 'seu'")
     if task is not None and task >= len(found):
         what, remedy = f"run {record.run_id} has no genotype of task {task}", f"give one from 0 to {len(found) - 1}"
         raise RequestError(what, where="--task", remedy=remedy)
-    options = build_options(SeuOptions, "strategy 'seu'", record.options)
+    options = build_options(kind, f"strategy {record.strategy!r}", record.options)
     space, tasks = make_space(options, find_space(registry, options)), defaultdict[str, list[int]](list)
     for index in range(len(found)) if task is None else [task]:
         tasks[json.dumps(found[index])].append(index)
