@@ -134,7 +134,7 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
     "shape": (UNITS, "another one", output(lambda module, found: found[..., : -(len(module.more) % 2) or None])),
     "no gradient": (
         UNITS,
-        "passes no gradient to idle",
+        "pass no gradient to idle",
         unit(lambda made: made.register_parameter("idle", nn.Parameter(torch.zeros(1)))),
     ),
     "stem": (

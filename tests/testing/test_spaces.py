@@ -47,7 +47,7 @@ class TestAllEdges(SpaceContract):
     """The paper's, all edges, one form."""
 
     space = "darts_cell"
-    options: ClassVar = {"edges": "all14", "cell_types": 1, "factorized_reduce_norm": False}
+    options: ClassVar = {"edges": "all14", "cell_types": 1}
 
 
 @pytest.mark.long
