@@ -237,7 +237,8 @@ def _adapted(context: StrategyContext, model: SuperModel) -> list[Adapted]:
         return []
     model.freeze()
     largest, layers = _components(context)[1].factory.largest, range(len(model.layers))
-    return [Adapted(0, largest, on_meta(partial(model.wrapped, layer, 0, largest))) for layer in layers]
+    # A batch of one, by which operations are counted, has no statistics.
+    return [Adapted(0, largest, on_meta(partial(model.wrapped, layer, 0, largest)).eval()) for layer in layers]
 
 
 def _stages(context: StrategyContext) -> tuple[StageCost, ...]:

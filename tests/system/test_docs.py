@@ -261,9 +261,11 @@ BEFORE = {
     """,
     "docs/guides/loggers.md": "import seu_bench",
     "docs/guides/own_data.md": """
-        import numpy
+        import numpy, seu_bench
         images, labels = numpy.zeros((20, 8, 8), numpy.uint8), numpy.arange(20) % 2
         a, b, c, d = images[:10], labels[:10], images[10:], labels[10:]
+        ids, (x1, y1, x1_test, y1_test) = numpy.zeros((20, 6), int), (a, b, c, d)
+        x2, y2, x2_test, y2_test = a, b + 2, c, d + 2
     """,
     "docs/guides/saved_models.md": """
         import torch, seu_bench
@@ -293,6 +295,7 @@ BEFORE = {
 #: What is shorter, or known after the run alone.
 INSTEAD = {
     "README.md": {'seeds="0-2"': 'seeds="0"'},
+    "docs/guides/own_data.md": {'seeds="0-4"': 'seeds="0"'},
     "docs/guides/saved_models.md": {'"split_digits-quick-seu-seed0"': "record.run_id"},
     "docs/guides/sweeps.md": {"range(3)": "range(1)"},
 }
