@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from sklearn import datasets
@@ -158,7 +159,6 @@ def test_learned_and_verified(
 @pytest.mark.parametrize(("name", "scenario"), [("wine", "class"), ("text", "task")])
 def test_resumed_to_the_bit_and_exported(folder: Path, tmp_path: Path, name: str, scenario: str) -> None:
     """A run that was stopped within its second task ends as one that was not; raw samples are what its graph takes."""
-    onnxruntime = pytest.importorskip("onnxruntime")
     whole = run(folder, name, "replay", scenario, tmp_path / "whole")
     with pytest.raises(Interruption):
         run(folder, name, "replay", scenario, tmp_path / "parts", Stopper(after=20))
