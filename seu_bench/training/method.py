@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
 
@@ -28,7 +28,7 @@ from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
 from seu_bench.training.rehearsal import on_meta
 from seu_bench.training.stage import EpochlessStage, Phase, TaskData
-from seu_bench.training.state import can_be_saved, get_state
+from seu_bench.training.state import can_be_saved, get_state, grown
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed
 
@@ -140,6 +140,29 @@ class Method(StagedStrategy):
         """
         logits: Tensor = self.network.logits(x, task)
         return logits
+
+    def needs_whole_stream(self) -> str | None:
+        """Say why all tasks must be known before the first is learned, so that none can follow the last; ``None``:
+        further ones may, and what is then learned is the same bit by bit as if they had been known."""
+        if self.whole_stream:
+            return "it is trained once on the whole stream"
+        return None if self.resumable else "its plugins have no state that can be saved"
+
+    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+        """Return the state of an attribute of :meth:`setup`, saved behind the last task of a stream, as it is in one of
+        which further tasks are known, for which parameters of the model were ``added``.
+
+        By default a module keeps the rows that it has here, and tensors by names of weights, such as importances, get
+        rows of 0.
+        """
+        if isinstance(present := getattr(self, name, None), nn.Module):
+            own = present.state_dict()
+            return own | {key: grown(rows, own[key]) for key, rows in state.items()}
+        weights = self.model.state_dict()
+        if not isinstance(state, Mapping) or not state or not state.keys() <= weights.keys():
+            return state
+        new = {key: torch.zeros_like(weights[key]) for key in added}
+        return new | {key: grown(rows, torch.zeros_like(weights[key])) for key, rows in state.items()}
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> MultiHeadModel:

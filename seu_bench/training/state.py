@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from seu_bench.errors import CheckpointError, SeuBenchError
+
+if TYPE_CHECKING:
+    from seu_bench.training.method import Method
 
 
 def not_finite(state: Any, name: str = "") -> str | None:
@@ -38,6 +41,18 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
         return None if type(one) is type(other) and not nested and one == other else name
     found = (difference(part, counterpart, place) for place, part, counterpart in parts)
     return next((place for place in found if place is not None), None)
+
+
+def grown(state: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+    """Return a copy of ``into`` with ``state`` at its beginning, which may have fewer rows and columns; a ValueError:
+    it has more, or other dimensions."""
+    if state.shape == into.shape:
+        return state
+    if state.dim() != into.dim() or any(old > new for old, new in zip(state.shape, into.shape, strict=True)):
+        raise ValueError(f"a tensor of shape {tuple(state.shape)} does not become one of {tuple(into.shape)}")
+    found = into.detach().clone()
+    found[tuple(map(slice, state.shape))] = state.to(found)
+    return found
 
 
 def get_state(value: Any) -> Any:
@@ -81,3 +96,31 @@ def checkpoint_error_context(what: str) -> Iterator[None]:
             f"the state does not fit {what}: {type(error).__name__}: {first}",
             remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
         ) from error
+
+
+def lengthened(state: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """Return the state of a strategy behind the last task of a stream as one that it can continue from in a longer one.
+
+    Tensors of the model that have more rows in the longer stream keep these; :meth:`Method.lengthen` says what becomes
+    of the method's own state.
+
+    Args:
+        state: as ``state_dict()`` returned it.
+        method: made for the longer stream, which has learned nothing; it is of no use afterwards.
+
+    Raises:
+        CheckpointError: the state does not fit.
+    """
+    with checkpoint_error_context("the longer stream"):
+        if state["stage"] is not None:
+            raise ValueError("it is within a task")
+        model = method.model
+        model.load_architecture(state["architecture"])
+        present, named = model.state_dict(), dict(model.named_parameters())
+        added = named.keys() - state["weights"].keys()
+        return {
+            **state,
+            "weights": present | {name: grown(rows, present[name]) for name, rows in state["weights"].items()},
+            "frozen": [*state["frozen"], *(name for name in added if not named[name].requires_grad)],
+            "own": {name: method.lengthen(name, value, added) for name, value in state["own"].items()},
+        }
