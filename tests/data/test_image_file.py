@@ -18,7 +18,6 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream, own_files
 from seu_bench.data.dataset import blocks
 from seu_bench.data.images import pixel_statistics
-from seu_bench.data.dataset import blocks
 from seu_bench.data.sources import definition_source
 from seu_bench.errors import DataError
 
