@@ -28,7 +28,7 @@ from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
 from seu_bench.training.rehearsal import on_meta
 from seu_bench.training.stage import EpochlessStage, Phase, TaskData
-from seu_bench.training.state import can_be_saved, get_state, grown
+from seu_bench.training.state import can_be_saved, checkpoint_error_context, get_state, grown
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed
 
@@ -264,6 +264,25 @@ class Method(StagedStrategy):
         if type(self).predict is not Method.predict:
             self.network.predictor = self.predict
         return self
+
+    def lengthened(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a state behind the last task of a stream as a method made for a longer one can load it; afterwards
+        this one, which is made for the longer one as well, is of no use. A CheckpointError: the state does not fit.
+
+        Tensors of the model keep the rows that they have more here; :meth:`lengthen` says what becomes of the rest.
+        """
+        with checkpoint_error_context("the longer stream"):
+            if state["stage"] is not None:
+                raise ValueError("it is within a task")
+            self.model.load_architecture(state["architecture"])
+            present, named = self.model.state_dict(), dict(self.model.named_parameters())
+            added = named.keys() - state["weights"].keys()
+            return {
+                **state,
+                "weights": present | {name: grown(rows, present[name]) for name, rows in state["weights"].items()},
+                "frozen": [*state["frozen"], *(name for name in added if not named[name].requires_grad)],
+                "own": {name: self.lengthen(name, value, added) for name, value in state["own"].items()},
+            }
 
     @property
     def memory_sizes(self) -> tuple[int, ...]:

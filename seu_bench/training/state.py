@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from seu_bench.errors import CheckpointError, SeuBenchError
-
-if TYPE_CHECKING:
-    from seu_bench.training.method import Method
 
 
 def not_finite(state: Any, name: str = "") -> str | None:
@@ -96,31 +93,3 @@ def checkpoint_error_context(what: str) -> Iterator[None]:
             f"the state does not fit {what}: {type(error).__name__}: {first}",
             remedy="it is of another version of seu-bench or of a plugin; begin anew with --restart",
         ) from error
-
-
-def lengthened(state: Mapping[str, Any], method: Method) -> dict[str, Any]:
-    """Return the state of a strategy behind the last task of a stream as one that it can continue from in a longer one.
-
-    Tensors of the model that have more rows in the longer stream keep these; :meth:`Method.lengthen` says what becomes
-    of the method's own state.
-
-    Args:
-        state: as ``state_dict()`` returned it.
-        method: made for the longer stream, which has learned nothing; it is of no use afterwards.
-
-    Raises:
-        CheckpointError: the state does not fit.
-    """
-    with checkpoint_error_context("the longer stream"):
-        if state["stage"] is not None:
-            raise ValueError("it is within a task")
-        model = method.model
-        model.load_architecture(state["architecture"])
-        present, named = model.state_dict(), dict(model.named_parameters())
-        added = named.keys() - state["weights"].keys()
-        return {
-            **state,
-            "weights": present | {name: grown(rows, present[name]) for name, rows in state["weights"].items()},
-            "frozen": [*state["frozen"], *(name for name in added if not named[name].requires_grad)],
-            "own": {name: method.lengthen(name, value, added) for name, value in state["own"].items()},
-        }
