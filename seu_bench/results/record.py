@@ -93,6 +93,14 @@ class CodeRecord(Document):
         return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
 
 
+class Parent(Document):
+    """The run that this one continued, by its id and its record's digest, and how many tasks it had learned."""
+
+    run_id: FileName
+    record_sha256: str
+    tasks: Count
+
+
 class TaskInput(Document):
     """What makes the network's input of a task's samples, in this order; ``background`` is for zero."""
 
@@ -220,6 +228,9 @@ class Record(Versioned):
     unit_tasks: tuple[tuple[Integer, ...], ...] | None = None
     data_fingerprint: str | None = None
     weights_sha256: str | None = None
+    learner_sha256: str | None = None
+    learner_bytes: Count | None = None
+    parent: Parent | None = None
     record_sha256: str | None = None
     code: tuple[CodeRecord, ...] = ()
     earlier_code: tuple[CodeRecord, ...] = ()
