@@ -184,7 +184,8 @@ class RunRecorder:
         other_code = (code for code, _ in differing_code(before.code, self.code))
         kept: dict[str, Any] = {"started": before.started, "earlier_environments": tuple(earlier)}
         kept["earlier_code"] = tuple(dict.fromkeys([*before.earlier_code, *other_code]))
-        kept["parent"] = before.parent
+        if before.parent is not None:  # whose request was made of the parent's record
+            kept |= {"parent": before.parent, "given_options": before.given_options, "tuned": before.tuned}
         self.record = now.model_copy(update=kept)
 
     def continue_from(self, parent: Record) -> None:
@@ -296,4 +297,5 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "input_shape": plan.input.shape,
         "input_kind": plan.kind,
         "vocabulary": plan.vocabulary,
+        "open_ended": plan.open_ended,
     }

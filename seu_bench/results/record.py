@@ -209,6 +209,7 @@ class Record(Versioned):
     input_shape: SampleShape | None = None
     input_kind: InputKind = "image"
     vocabulary: Count | None = None
+    open_ended: bool = False
     task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
