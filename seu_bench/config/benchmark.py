@@ -127,7 +127,7 @@ class BenchmarkSpec(Frozen):
         name: str,
         datasets: Mapping[str, Any] | None = None,
         protocols: Mapping[str, Any] | None = None,
-        default_protocol: str = "paper",
+        default_protocol: str | None = None,
         summary: str = "",
         version: int = 1,
     ) -> BenchmarkSpec:
@@ -138,7 +138,8 @@ class BenchmarkSpec(Frozen):
             name: lower-case letters, digits and ``_``.
             datasets: what it has in ``[datasets]``; relative paths start from the working folder.
             protocols: what it has in ``[protocols]``, laid over the standard ones.
-            default_protocol: one of them, which is learned by where none is asked for.
+            default_protocol: one of them, which is learned by where none is asked for; ``None``: ``paper``, of data
+                sets of one's own ``quick``.
             summary: one line for ``seu-bench list``.
             version: another number is another benchmark.
 
@@ -153,12 +154,12 @@ class BenchmarkSpec(Frozen):
             "name": name,
             "version": version,
             "summary": summary,
-            "default_protocol": default_protocol,
-            "stream": stream,
+            "stream": dict(stream) if isinstance(stream, Mapping) else stream.model_dump(exclude_unset=True),
             "datasets": datasets or {},
             "protocols": protocols or {},
         }
-        return _complete(document, {}, f"the benchmark {name!r}")
+        document |= {"default_protocol": default_protocol} if default_protocol else {}
+        return _complete(_with_own_defaults(document), {}, f"the benchmark {name!r}")
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
         """Itself, with keys such as ``stream.validation`` replaced, as :meth:`BenchmarkFile.load` does.
@@ -255,11 +256,23 @@ class BenchmarkFile:
         Raises:
             SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
         """
-        return _complete(self._document(), overrides or {}, "the benchmark file", self.path)
+        return _complete(_with_own_defaults(self._document()), overrides or {}, "the benchmark file", self.path)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
         return read_toml(self.path, "benchmark", _GUIDE, remedy)
+
+
+def _with_own_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """A document with what is the default where data sets are one's own: minutes, and nothing that looks ahead."""
+    stream = document.get("stream")
+    if not document.get("datasets") or not isinstance(stream, dict):
+        return document
+    own = {"default_protocol": "quick", **document}
+    given = stream.get("input", {})
+    if stream.get("kind") != "drawn" and isinstance(given, dict):
+        own["stream"] = stream | {"input": {"normalise": "first_task", **given}}
+    return own
 
 
 def _complete(

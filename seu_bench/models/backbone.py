@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
 from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel, by_task
+from seu_bench.utils.seeding import RandomState, derive_seed
 
 
 class GrowingHead(nn.Linear):
@@ -37,6 +39,10 @@ class GrowingHead(nn.Linear):
             raise ValueError(f"there is no task {task} among {len(self._ends)}")
         self.tasks = task + 1
 
+    def rows(self, task: int) -> slice:
+        """The outputs that a task adds."""
+        return slice(self._ends[task - 1] if task else 0, self._ends[task])
+
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``[N, seen]`` of features ``[N, F]``."""
         return linear(features, self.weight[: self.seen], self.bias[: self.seen])
@@ -54,6 +60,8 @@ class BackboneModel(MultiHeadModel):
             that an image is said to be of makes no difference.
         frozen: whether the backbone stays as it is, in evaluation mode. Its features are computed once per image and
             cached while a task is learned.
+        seed: from which the weights of a task's outputs are drawn when it begins, so that they do not hang on how many
+            tasks there are; ``None``: all are drawn at the start.
 
     Attributes:
         predictor: answers in evaluation mode in place of the heads: images and a task -> logits; ``None``: none does.
@@ -69,9 +77,11 @@ class BackboneModel(MultiHeadModel):
         scenario: Scenario = "task",
         *,
         frozen: bool = False,
+        seed: int | None = None,
     ) -> None:
         super().__init__(classes)
         self.scenario: Scenario = scenario
+        self.seed, self._begun = seed, 0
         self.backbone = backbone
         self.has_frozen_layers = frozen
         if frozen:
@@ -89,9 +99,23 @@ class BackboneModel(MultiHeadModel):
         return self.heads[task if self.scenario == "task" else 0]
 
     def begin_task(self, task: int) -> None:
-        """Let a head that grows answer with the classes of ``task``, too."""
+        """Let a head that grows answer with the classes of ``task``, too; draw the weights of new outputs."""
+        is_new = self.seed is not None and task >= self._begun and (self.scenario != "domain" or task == 0)
+        self._begun = max(self._begun, task + 1)
         if self.scenario == "class":
             self._growing.begin(task)
+        if is_new and self.classes_per_task[task]:
+            self._draw_outputs(task)
+
+    def _draw_outputs(self, task: int) -> None:
+        head = self.head(task)
+        if not isinstance(head, nn.Linear):
+            raise TypeError(f"a {type(head).__name__} is no linear head")
+        rows = head.rows(task) if isinstance(head, GrowingHead) else slice(None)
+        with RandomState(derive_seed(self.seed or 0, "head", task)).active(), torch.no_grad():
+            drawn = nn.Linear(head.in_features, self.classes_per_task[task])
+            head.weight[rows].copy_(drawn.weight)
+            head.bias[rows].copy_(drawn.bias)
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; a frozen backbone stays in evaluation mode."""
@@ -144,17 +168,21 @@ class BackboneModel(MultiHeadModel):
         return self.head(task) if self.has_frozen_layers else self.task_module(task)
 
     def architecture(self) -> dict[str, Any]:
-        """The number of tasks seen by a head that grows; empty without one."""
-        return {"tasks_seen": self._growing.tasks} if self.scenario == "class" else {}
+        """The number of tasks begun where outputs grow; empty where they do not."""
+        if self.scenario == "class":
+            return {"tasks_seen": self._growing.tasks}
+        return {} if self.seed is None else {"tasks_seen": self._begun}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Let a head that grows answer with the classes of as many tasks."""
-        if self.scenario != "class":
-            super().load_architecture(architecture)
-        elif list(architecture) != ["tasks_seen"] or not int(architecture["tasks_seen"]) >= 0:
-            raise ValueError("it is not the architecture of a head that grows")
-        elif architecture["tasks_seen"]:
-            self._growing.begin(int(architecture["tasks_seen"]) - 1)
+        if not architecture and self.scenario != "class":
+            return
+        most = len(self.classes_per_task)
+        if list(architecture) != ["tasks_seen"] or not 0 <= int(architecture["tasks_seen"]) <= most:
+            raise ValueError("it is not the architecture of heads that grow")
+        self._begun = int(architecture["tasks_seen"])
+        if self.scenario == "class" and self._begun:
+            self._growing.begin(self._begun - 1)
 
     @property
     def classes_seen(self) -> int:
