@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from seu_bench.config.benchmark import STANDARD_PROTOCOLS, FilesDefinition, FolderDefinition
-from seu_bench.config.commands import command
 from seu_bench.config.run import Request
 from seu_bench.data.listed_files import FilesSource
 from seu_bench.data.own_files import IMAGE_ENDINGS, IMAGE_FORMATS, SPLIT_NAMES, FolderSource
@@ -24,12 +23,12 @@ from seu_bench.utils.text import toml_key, toml_value
 _LARGEST: Final = 64
 #: Images that are looked at for size and colour.
 _LOOKED_AT: Final = 1000
-#: What a sub-folder has, in words, by whether there are images in it, and in its own sub-folders.
+#: What a sub-folder has, by whether there are images in it, and in its own sub-folders.
 _LAYOUTS: Final = {
     (True, False): "images",
     (False, True): "folders of images",
     (True, True): "images and folders of images",
-    (False, False): "neither",
+    (False, False): "no images, nor folders of images",
 }
 
 
@@ -89,8 +88,7 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
         info, train, test = source.splits()
         images += [*train[0], *test[0]]
         names = list(info.class_names or ())
-        if bool(part) == (request.classes_per_task is not None):
-            raise _misfit(request, place, parts, names)
+        _check_step(request, place, parts, names)
         data[own] = {"kind": "files" if is_list else "folder", "path": str(path if is_list else path / part)}
         data[own] |= {"task": part} if is_list and part else {}
         step = request.classes_per_task or len(names)
@@ -119,15 +117,18 @@ def _list(path: Path, task: str | None, name: str) -> FilesSource:
     return FilesSource(FilesDefinition(kind="files", path=path, size=1, task=task), name)
 
 
-def _misfit(request: Request, place: Path, parts: Sequence[str], names: Sequence[str]) -> RequestError:
-    """The error of a number of classes that is missing, or of one that tasks have no use for."""
-    if parts:
-        what = f"there is a task for each of {_some(parts)}, which classes per task would cut in another way"
-        return RequestError(what, where=str(place), remedy="leave --classes-per-task out, or give one of these folders")
-    what = f"there are {len(names)} classes, {_some(names)}, and nothing says how many a task has"
-    again = command("run", strategy=request.strategy, benchmark=request.benchmark, seed=request.seed)
-    remedy = f"{again} --classes-per-task 2 (classes_per_task=2 from Python)"
-    return RequestError(what, where=str(place), remedy=remedy)
+def _check_step(request: Request, place: Path, parts: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse a number of classes that is missing or too large, or one that tasks have no use for."""
+    step, shown = request.classes_per_task, f"{len(names)} classes ({_some(names)})"
+    if parts and step is not None:
+        what = f"there is a task for each of {_some(parts)}, and classes per task would cut others"
+        raise RequestError(what, where=str(place), remedy="leave --classes-per-task out")
+    if not parts and step is None:
+        remedy = "add --classes-per-task 2, or another number (from Python classes_per_task=2)"
+        raise RequestError(f"there are {shown}, and nothing says how many a task has", where=str(place), remedy=remedy)
+    if step is not None and step > len(names):
+        what = f"a task is to have {step} classes, and there are {shown}"
+        raise RequestError(what, where=str(place), remedy=f"give --classes-per-task {len(names)} at most")
 
 
 def _parts(folder: Path) -> list[str]:
@@ -146,14 +147,15 @@ def _parts(folder: Path) -> list[str]:
     tasks = found.get("folders of images", [])
     if len(found) == 1 and len(tasks) > 1 and not is_split and not set(map(str.casefold, tasks)) <= SPLIT_NAMES:
         return tasks
-    told = [f"with {layout} in {_some(names)}" for layout, names in found.items()]
-    told += [f"beside train and test {_some(extra)}"] if extra else []
-    where = "folder/train" if is_split else "folder"
-    remedy = f"{where}/CLASS/1.png, or {'folder/TASK/train' if is_split else 'folder/TASK'}/CLASS/1.png, is needed"
-    remedy += " throughout, and folders of splits are called train and test; give that one, or remove the others"
-    raise DataError(
-        f"the folder is neither of class folders nor of tasks: {'; '.join(told)}", where=str(folder), remedy=remedy
+    told = [f"{_some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
+    told += [f"{_some(extra)} beside train and test"] if extra else []
+    top = f"{folder}/train" if is_split else f"{folder}"
+    below = f"{folder}/TASK/train" if is_split else f"{folder}/TASK"
+    what = f"its sub-folders are neither all class folders nor all tasks: {'; '.join(told)}"
+    remedy = (
+        f"give {top}/CLASS/1.png, or {below}/CLASS/1.png of two tasks at least, and move all other folders out of it"
     )
+    raise DataError(what, where=str(folder), remedy=remedy)
 
 
 def _folders(folder: Path) -> list[Path]:
