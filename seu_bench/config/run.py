@@ -193,6 +193,11 @@ class ExecutionFields(Frozen):
     keep_weights: Annotated[StrictBool, CommandLine(("--no-weights",))] = Field(
         True, description="Keep no model of a finished run."
     )
+    keep_learner: Annotated[StrictBool | None, CommandLine(("--keep-learner/--no-learner",))] = Field(
+        None,
+        description="Keep what a finished run needs to learn further tasks (seu-bench extend) [default: of data of "
+        "your own, with the weights].",
+    )
     match: Annotated[str | None, CommandLine(metavar="BUDGET=RUN")] = Field(
         None,
         description="Choose the width (params) or the epochs (flops, passes) so that the budget is that of RUN: a run "

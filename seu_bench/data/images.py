@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seu_bench.config.streams import Augmentation, InputKind, InputSpec
 from seu_bench.data.dataset import DatasetInfo, Images
-from seu_bench.errors import RequestError
+from seu_bench.errors import RequestError, RunError
 from seu_bench.utils.rehearsing import abridge, active_rehearsal
 
 
@@ -216,8 +216,26 @@ class FileStore:
         return self  # what lies in a file is not copied with a learner that holds on to it
 
 
+@dataclass(frozen=True)
+class AbsentStore:
+    """In place of training images of a task that is learned, which were not read: whoever asks for them is told."""
+
+    shape: torch.Size
+    device: torch.device
+
+    def to(self, device: torch.device) -> AbsentStore:
+        return replace(self, device=device)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """Raise a RunError."""
+        raise RunError(
+            "training images of a task that was learned before are not at hand",
+            remedy="a method that trains on earlier tasks' images again says so by revisits_tasks = True",
+        )
+
+
 #: What images of a task are gathered from.
-Store: TypeAlias = Tensor | FileStore
+Store: TypeAlias = Tensor | FileStore | AbsentStore
 
 
 @dataclass(frozen=True)

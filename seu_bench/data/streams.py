@@ -23,7 +23,7 @@ from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.dataset import RawDataset, blocks, require_memory
-from seu_bench.data.images import FileStore, Normaliser, Store, TaskImages
+from seu_bench.data.images import AbsentStore, FileStore, Normaliser, Store, TaskImages
 from seu_bench.data.planning import Rows, StreamPlan, TaskPlan, class_rows, plan_stream, validation_share, withheld
 from seu_bench.data.tasks import (
     TaskSpec,
@@ -164,8 +164,11 @@ def build_stream(
                 permutation,
                 hides_task=plan.scenario != "task",
             )
-            for rows in ((splits[0][:0], splits[1][:0], splits[2]) if task.dataset in done else splits)
+            for rows in splits
         )
+        if task.dataset in done:
+            absent = AbsentStore(images.shape, device)
+            train, valid = (replace(split, store=absent) for split in (train, valid))
         augmenter = normaliser.augmenter(task.input.augment, images.shape[1])
         train = replace(train, augmenter=None if augmenter is None else augmenter.to(device))
         found.append(TaskSplits(train, valid, test))

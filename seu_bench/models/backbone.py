@@ -39,13 +39,37 @@ class GrowingHead(nn.Linear):
             raise ValueError(f"there is no task {task} among {len(self._ends)}")
         self.tasks = task + 1
 
-    def rows(self, task: int) -> slice:
-        """The outputs that a task adds."""
-        return slice(self._ends[task - 1] if task else 0, self._ends[task])
-
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``[N, seen]`` of features ``[N, F]``."""
         return linear(features, self.weight[: self.seen], self.bias[: self.seen])
+
+
+class PartedHead(nn.Module):
+    """The same of a stream to which tasks may be added: a linear head for each task, whose outputs are joined, so that
+    no weight or sum hangs on how many there are."""
+
+    def __init__(self, features: int, classes: Sequence[int]) -> None:
+        super().__init__()
+        self._ends = list(accumulate(classes))
+        # A task may add no class.
+        self.parts = nn.ModuleDict({str(task): nn.Linear(features, it) for task, it in enumerate(classes) if it})
+        self.tasks = 0
+
+    @property
+    def seen(self) -> int:
+        """Number of classes seen."""
+        return self._ends[self.tasks - 1] if self.tasks else 0
+
+    def begin(self, task: int) -> None:
+        """Answer with the classes of ``task`` and of those before it."""
+        if task >= len(self._ends):
+            raise ValueError(f"there is no task {task} among {len(self._ends)}")
+        self.tasks = task + 1
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits ``[N, seen]`` of features ``[N, F]``."""
+        begun = [part for task, part in self.parts.items() if int(task) < self.tasks]
+        return torch.cat([part(features) for part in begun], dim=1)
 
 
 class BackboneModel(MultiHeadModel):
@@ -81,7 +105,7 @@ class BackboneModel(MultiHeadModel):
     ) -> None:
         super().__init__(classes)
         self.scenario: Scenario = scenario
-        self.seed, self._begun = seed, 0
+        self.features, self.seed, self._begun = features, seed, 0
         self.backbone = backbone
         self.has_frozen_layers = frozen
         if frozen:
@@ -89,7 +113,7 @@ class BackboneModel(MultiHeadModel):
             backbone.eval()
         heads: Sequence[nn.Module]
         if scenario == "class":
-            heads = [GrowingHead(features, classes)]
+            heads = [GrowingHead(features, classes) if seed is None else PartedHead(features, classes)]
         else:
             heads = [nn.Linear(features, width) for width in (classes if scenario == "task" else classes[:1])]
         self.heads = nn.ModuleList(heads)
@@ -100,22 +124,17 @@ class BackboneModel(MultiHeadModel):
 
     def begin_task(self, task: int) -> None:
         """Let a head that grows answer with the classes of ``task``, too; draw the weights of new outputs."""
-        is_new = self.seed is not None and task >= self._begun and (self.scenario != "domain" or task == 0)
-        self._begun = max(self._begun, task + 1)
+        is_new, self._begun = task >= self._begun, max(self._begun, task + 1)
         if self.scenario == "class":
             self._growing.begin(task)
-        if is_new and self.classes_per_task[task]:
-            self._draw_outputs(task)
-
-    def _draw_outputs(self, task: int) -> None:
+        if self.seed is None or not is_new or self.scenario == "domain":
+            return
+        # Some methods change the weights of other tasks' outputs as well, if only by weight decay.
         head = self.head(task)
-        if not isinstance(head, nn.Linear):
-            raise TypeError(f"a {type(head).__name__} is no linear head")
-        rows = head.rows(task) if isinstance(head, GrowingHead) else slice(None)
-        with RandomState(derive_seed(self.seed or 0, "head", task)).active(), torch.no_grad():
-            drawn = nn.Linear(head.in_features, self.classes_per_task[task])
-            head.weight[rows].copy_(drawn.weight)
-            head.bias[rows].copy_(drawn.bias)
+        part = head.parts[str(task)] if isinstance(head, PartedHead) and str(task) in head.parts else head
+        if isinstance(part, nn.Linear):
+            with RandomState(derive_seed(self.seed, "head", task)).active():
+                part.reset_parameters()
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; a frozen backbone stays in evaluation mode."""
@@ -190,8 +209,8 @@ class BackboneModel(MultiHeadModel):
         return self._growing.seen
 
     @property
-    def _growing(self) -> GrowingHead:
+    def _growing(self) -> GrowingHead | PartedHead:
         head = self.heads[0]
-        if not isinstance(head, GrowingHead):
+        if not isinstance(head, GrowingHead | PartedHead):
             raise TypeError("the head does not grow")
         return head
