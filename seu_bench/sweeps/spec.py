@@ -53,7 +53,9 @@ class SweepSpec(ResultFields, ExecutionFields):
     """
 
     strategy: _Names = Field(("seu",), min_length=1, description="Strategies that learn.")
-    benchmark: _Names = Field(("split_digits",), min_length=1, description="Benchmarks to learn: names or TOML files.")
+    benchmark: _Names = Field(
+        ("split_digits",), min_length=1, description="Benchmarks to learn: names, TOML files or folders."
+    )
     seeds: Seeds = Field((0,), min_length=1, description="Random seeds and ranges of them.")
     searcher: _Names = Field((), description="Searchers, for strategies that take one [default: the strategy's].")
     creator: _Names = Field((), description="Creators, for strategies that take one [default: the strategy's].")
