@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -270,7 +271,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         else:
             entry = registry.datasets.find(name)
             sources[name], packages[name] = entry.factory, entry.package
-    benchmark = number_classes(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+
+    @cache  # each task may ask for the same
+    def info_of(name: str) -> DatasetInfo:
+        return _infos({name: sources[name]}, packages, request.data_root)[name]
+
+    benchmark = number_classes(benchmark, info_of)
     if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
         overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
