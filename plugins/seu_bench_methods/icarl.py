@@ -78,8 +78,7 @@ class Icarl(Method):
         """Begin without exemplars, means and targets."""
         self.memory = Herded(self.options.memory)
         self.targets: Tensor | None = None  # [N, earlier classes], while a task after the first is learned
-        weight = self.network.heads[0].get_parameter("weight")
-        self.buffer("means", torch.zeros_like(weight.detach()))
+        self.buffer("means", torch.zeros(sum(self.plan.classes_per_task), self.network.features))
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Return teaching, from the second task on, training, and the choice of exemplars."""

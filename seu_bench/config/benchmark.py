@@ -25,15 +25,25 @@ PLACES: Final = ("path", "cache")
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
 
 
-class FolderDefinition(Frozen):
-    """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
-
-    kind: Literal["folder"]
+class _ImageFiles(Frozen):
     path: OwnPath
     size: PositiveInt | tuple[PositiveInt, PositiveInt]
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = 0.20
     cache: Literal["memory", "disk"] = "memory"
+
+
+class FolderDefinition(_ImageFiles):
+    """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
+
+    kind: Literal["folder"]
+
+
+class FilesDefinition(_ImageFiles):
+    """A ``.csv`` with a row for each image, ``path,label[,task][,split]``; with ``task`` its rows alone."""
+
+    kind: Literal["files"]
+    task: str | None = None
 
 
 class NpzDefinition(Frozen):
@@ -86,7 +96,7 @@ class TorchvisionDefinition(Frozen):
 
 
 DatasetDefinition: TypeAlias = Annotated[
-    FolderDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
+    FolderDefinition | FilesDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
     Field(discriminator="kind"),
 ]
 
@@ -117,7 +127,7 @@ class BenchmarkSpec(Frozen):
         name: str,
         datasets: Mapping[str, Any] | None = None,
         protocols: Mapping[str, Any] | None = None,
-        default_protocol: str = "paper",
+        default_protocol: str | None = None,
         summary: str = "",
         version: int = 1,
     ) -> BenchmarkSpec:
@@ -128,7 +138,8 @@ class BenchmarkSpec(Frozen):
             name: lower-case letters, digits and ``_``.
             datasets: what it has in ``[datasets]``; relative paths start from the working folder.
             protocols: what it has in ``[protocols]``, laid over the standard ones.
-            default_protocol: one of them, which is learned by where none is asked for.
+            default_protocol: one of them, which is learned by where none is asked for; ``None``: ``paper``, of data
+                sets of one's own ``quick``.
             summary: one line for ``seu-bench list``.
             version: another number is another benchmark.
 
@@ -143,12 +154,12 @@ class BenchmarkSpec(Frozen):
             "name": name,
             "version": version,
             "summary": summary,
-            "default_protocol": default_protocol,
-            "stream": stream,
+            "stream": dict(stream) if isinstance(stream, Mapping) else stream.model_dump(exclude_unset=True),
             "datasets": datasets or {},
             "protocols": protocols or {},
         }
-        return _complete(document, {}, f"the benchmark {name!r}")
+        document |= {"default_protocol": default_protocol} if default_protocol else {}
+        return _complete(_with_own_defaults(document), {}, f"the benchmark {name!r}")
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
         """Itself, with keys such as ``stream.validation`` replaced, as :meth:`BenchmarkFile.load` does.
@@ -245,11 +256,23 @@ class BenchmarkFile:
         Raises:
             SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
         """
-        return _complete(self._document(), overrides or {}, "the benchmark file", self.path)
+        return _complete(_with_own_defaults(self._document()), overrides or {}, "the benchmark file", self.path)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
         return read_toml(self.path, "benchmark", _GUIDE, remedy)
+
+
+def _with_own_defaults(document: dict[str, Any]) -> dict[str, Any]:
+    """A document with what is the default where data sets are one's own: minutes, and nothing that looks ahead."""
+    stream = document.get("stream")
+    if not document.get("datasets") or not isinstance(stream, dict):
+        return document
+    own = {"default_protocol": "quick", **document}
+    given = stream.get("input", {})
+    if stream.get("kind") != "drawn" and isinstance(given, dict):
+        own["stream"] = stream | {"input": {"normalise": "first_task", **given}}
+    return own
 
 
 def _complete(

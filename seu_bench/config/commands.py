@@ -13,6 +13,7 @@ from seu_bench.config.run import CommandLine, ExecutionFields, Request
 _ALWAYS: Final = ("strategy", "benchmark", "seed")
 _LEARNING: Final = (
     *("data_root", "checkpoint_every", "max_seconds", "feature_cache", "compile", "keep_weights", "log", "log_options"),
+    "keep_learner",
 )
 
 
@@ -41,7 +42,7 @@ def _option_words(name: str, value: Any) -> Iterator[tuple[str, ...]]:
     flag = form.flags[0] if form and form.flags else f"--{name.replace('_', '-')}"
     match value:
         case bool():
-            yield (flag,)
+            yield (flag.split("/")[0 if value or "/" not in flag else 1],)
         case Mapping():
             for key, item in value.items():
                 if item is not None:

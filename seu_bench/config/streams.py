@@ -54,9 +54,12 @@ class InputSpec(Identified):
     image's background, ``x + (1 - x) * color``, which may be drawn by the run's seed and the task, ``(x - mean) / std``
     per channel, which are computed if not given, and a single grey channel repeated to ``channels``.
 
+    They are computed from all training images of the data set, or, where nothing may look ahead (``normalise =
+    "first_task"``), from those that the stream's first task is trained on, for all tasks.
+
     Of features ``(x - mean) / std`` per column is all that is done, and of tokens nothing."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"color", "augment"})
+    later: ClassVar[frozenset[str]] = frozenset({"color", "augment", "normalise"})
 
     mean: tuple[float, ...] | None = None
     std: tuple[PositiveFloat, ...] | None = None
@@ -64,6 +67,7 @@ class InputSpec(Identified):
     channels: PositiveInt | None = None
     color: Literal["random"] | Color | None = None
     augment: Augmentation = Augmentation()
+    normalise: Literal["data_set", "first_task"] = "data_set"
 
     @model_validator(mode="after")
     def _check_channels(self) -> Self:
@@ -192,12 +196,24 @@ class DatasetTask(Identified):
 
 
 class DatasetSequence(Stream):
-    """Every task is another data set."""
+    """Every task is another data set; ``input`` is that of tasks that have none of their own."""
 
     kind: Literal["datasets"]
     tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
     order: tuple[str, ...] | Literal["shuffled"] | None = None  # names of the tasks; the file's order if not given
     validation: Fraction = 0.10
+    input: InputSpec = Field(InputSpec(), exclude=True)  # which each task has when it is validated
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_input(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not isinstance(shared := values.get("input"), dict):
+            return values
+        tasks = values.get("tasks")
+        if not isinstance(tasks, dict) or not all(isinstance(task, dict) for task in tasks.values()):
+            return values
+        own = {name: task | {"input": shared | task.get("input", {})} for name, task in tasks.items()}
+        return values | {"tasks": own}
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

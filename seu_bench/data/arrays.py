@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -19,22 +18,21 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import RawDataset, as_8_bit, one_line
-from seu_bench.data.images import feature_statistics, pixel_statistics
 from seu_bench.data.own_files import NpzSource
 from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.data.planning import plan_stream
-from seu_bench.errors import DataError, RequestError, ResultsError
-from seu_bench.utils.files import write_atomic
-from seu_bench.utils.reading import absolute, read_file
+from seu_bench.errors import DataError, RequestError
+from seu_bench.utils.files import write_once
+from seu_bench.utils.reading import absolute
 
 #: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
 TaskArrays: TypeAlias = Sequence[Any]
 _KEYS: Final = ("x_train", "y_train", "x_test", "y_test")
-#: Of each kind of samples: what a benchmark calls it, its definition, its source, and what it is normalised by.
-_KINDS: Final[dict[InputKind, tuple[str, type[BaseModel], type[NpzSource], Callable[..., Any] | None]]] = {
-    "image": ("npz", NpzDefinition, NpzSource, pixel_statistics),
-    "features": ("features", FeaturesDefinition, FeaturesSource, feature_statistics),
-    "tokens": ("tokens", TokensDefinition, TokensSource, None),
+#: Of each kind of samples: what a benchmark calls it, its definition, and its source.
+_KINDS: Final[dict[InputKind, tuple[str, type[BaseModel], type[NpzSource]]]] = {
+    "image": ("npz", NpzDefinition, NpzSource),
+    "features": ("features", FeaturesDefinition, FeaturesSource),
+    "tokens": ("tokens", TokensDefinition, TokensSource),
 }
 
 
@@ -47,7 +45,7 @@ def stream(
     class_names: Sequence[str] | None = None,
     validation: float = 0.10,
     protocols: Mapping[str, Any] | None = None,
-    default_protocol: str = "paper",
+    default_protocol: str | None = None,
     summary: str = "",
     folder: str | Path = "results/streams",
 ) -> str:
@@ -69,7 +67,7 @@ def stream(
         class_names: of the labels 0, 1, ...; of texts there are none.
         validation: share of each task's training samples that validates.
         protocols: laid over the standard ones, as ``[protocols]`` of a benchmark file.
-        default_protocol: what is learned by where none is asked for.
+        default_protocol: what is learned by where none is asked for; ``None``: ``quick``.
         summary: one line that says what it is.
         folder: where the folder of the benchmark, ``NAME-DIGEST``, is made.
 
@@ -96,7 +94,7 @@ def stream(
     for title, file in files.items():
         try:
             arrays[file] = _task_arrays(given[title], class_names)
-            word, definition, source, _ = _KINDS[_kind("x_train", arrays[file]["x_train"])]
+            word, definition, source = _KINDS[_kind("x_train", arrays[file]["x_train"])]
             definitions[file] = {"kind": word, "path": f"{file}.npz"}
             found = source(definition.model_validate(definitions[file]), title).describe(dict(arrays[file]))
         except (ValueError, DataError) as error:
@@ -121,11 +119,7 @@ def stream(
     spec = BenchmarkSpec.of(keys, name=name, datasets=definitions, **options)
     infos = {file: it.info for file, it in data.items()}
     plan_stream(spec.model_copy(update={"datasets": {}}), infos, ImageLimits(), 0)  # whose paths lead nowhere yet
-    # One for all tasks, as of a data set that is cut by classes: by its own a task would be known, and shifts be gone.
-    normalisation = _normalisation(list(data.values()))
-    own = {title: task | normalisation for title, task in own.items()}
     document = spec.model_dump(mode="json", exclude_unset=True, exclude_none=True) | {"datasets": definitions}
-    document["stream"]["tasks"] = own
     document["protocols"] = {key: document["protocols"][key] for key in protocols or {}}
     text = toml_text(document)
     digest = hashlib.sha256(text.encode())
@@ -136,8 +130,8 @@ def stream(
     for file, each in arrays.items():
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **each)
-        _write(path.with_name(f"{file}.npz"), buffer.getvalue())
-    _write(path, text.encode())
+        write_once(path.with_name(f"{file}.npz"), buffer.getvalue(), "choose another folder")
+    write_once(path, text.encode(), "choose another folder")
     return str(path)
 
 
@@ -199,27 +193,3 @@ def _kind(key: str, values: NDArray[Any]) -> InputKind:
         )
         raise ValueError(f"{key} is {values.dtype} of shape {values.shape}; needed are {what}")
     return "features" if values.dtype.kind == "f" else "tokens"
-
-
-def _normalisation(data: Sequence[RawDataset]) -> dict[str, Any]:
-    """Mean and standard deviation of all training samples, by channel or column, as ``input``; tokens have none."""
-    if (statistics := _KINDS[data[0].info.kind][-1]) is None:
-        return {}
-    shares = np.array([[len(it.train)] for it in data]) / sum(len(it.train) for it in data)
-    means, deviations = (np.array(it) for it in zip(*(statistics(it.train.images) for it in data), strict=True))
-    mean = (shares * means).sum(axis=0)
-    std = np.sqrt((shares * (deviations**2 + (means - mean) ** 2)).sum(axis=0))
-    std = np.where(std > 1e-12 * np.abs(mean), std, 1.0)  # what is the same in all is so but for rounding
-    # More digits than float32 has, and fewer than sums on another computer may differ in.
-    return {"input": {key: [float(f"{it:.9g}") for it in values] for key, values in (("mean", mean), ("std", std))}}
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file, unless it is there already."""
-    with contextlib.suppress(OSError, ResultsError):
-        if read_file(path) == content:
-            return
-    try:
-        write_atomic(path, content)
-    except ResultsError as error:
-        raise ResultsError(error.what, where=error.where, remedy="choose another folder") from error

@@ -163,6 +163,12 @@ class RawDataset:
         known = None if self.known_checksums is None else (self.known_checksums[1],) * 2
         return RawDataset(replace(self.info, num_test=0, test_per_class=None), self.train, none, known)
 
+    def without_train(self) -> RawDataset:
+        """The data set with a copy of its test images and no training images, all of whose labels stay."""
+        train = RawSplit(self.train.images[:0], self.train.labels)
+        test = RawSplit(np.array(self.test.images), self.test.labels)
+        return replace(self, train=train, test=test, known_checksums=self.known_checksums or self.read_checksums())
+
     def checksum(self) -> str:
         """SHA-256 over shapes, images and labels of both splits."""
         return (self.known_checksums or self.read_checksums())[0]
@@ -177,11 +183,12 @@ class RawDataset:
         return digest.hexdigest(), alone.hexdigest()
 
 
-def blocks(images: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Images ``[N, C, H, W]`` in their order, a few MiB at a time."""
+def blocks(images: NDArray[Any], rows: NDArray[np.int64] | None = None) -> Iterator[NDArray[Any]]:
+    """Images ``[N, C, H, W]`` in their order, or those at ``rows``, a few MiB at a time."""
     step = max(1, BLOCK_BYTES // max(1, math.prod(images.shape[1:])))
-    for start in range(0, len(images), step):
-        yield images[start : start + step]
+    for start in range(0, len(images if rows is None else rows), step):
+        part = slice(start, start + step)
+        yield images[part] if rows is None else images[rows[part]]
 
 
 def as_8_bit(images: NDArray[Any]) -> Images:

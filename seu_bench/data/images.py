@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seu_bench.config.streams import Augmentation, InputKind, InputSpec
-from seu_bench.data.dataset import Images, RawDataset, blocks
-from seu_bench.errors import RequestError
+from seu_bench.data.dataset import DatasetInfo, Images
+from seu_bench.errors import RequestError, RunError
 from seu_bench.utils.rehearsing import abridge, active_rehearsal
 
 
@@ -39,21 +39,22 @@ class Normaliser:
     kind: InputKind = "image"
 
     @classmethod
-    def of(cls, spec: InputSpec, data: RawDataset) -> Self:
-        """What a benchmark asks for; where it gives no mean, those of all training images, coloured but not padded."""
-        mean, std, kind = spec.mean, spec.std, data.info.kind
+    def of(cls, spec: InputSpec, info: DatasetInfo, images: Iterable[NDArray[Any]]) -> Self:
+        """What a benchmark asks for of a data set; where it gives no mean, those of blocks of ``images``, coloured but
+        not padded."""
+        mean, std, kind = spec.mean, spec.std, info.kind
         color = None if spec.color is None else np.asarray(spec.color, dtype=np.float64)
         if mean is None or std is None:
-            average, deviation = _STATISTICS[kind](data.train.images)
+            average, deviation = _STATISTICS[kind](images)
             if color is not None:  # x + (1 - x) * c is c + (1 - c) * x
                 average, deviation = color + (1 - color) * average, (1 - color) * deviation
             mean, std = tuple(average.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
-        channels = data.info.channels if color is None else 3
+        channels = info.channels if color is None else 3
         if len(mean) not in (1, channels) and kind != "tokens":
             of = f"images of {channels} channels" if kind == "image" else f"{channels} features"
             raise RequestError(
                 f"{len(mean)} means for {of}",
-                where=f"input of data set {data.info.name!r}",
+                where=f"input of data set {info.name!r}",
                 remedy=f"give input.mean and input.std one value per {'channel' if kind == 'image' else 'column'}",
             )
         background = None if color is None else torch.from_numpy(color).float().view(1, -1, 1, 1)
@@ -95,26 +96,29 @@ class Normaliser:
         return values.sub_(self.mean.view(1, -1, 1, 1)).div_(self.std.view(1, -1, 1, 1))
 
 
-def feature_statistics(features: NDArray[np.float32]) -> tuple[np.ndarray, np.ndarray]:
+def feature_statistics(parts: Iterable[NDArray[np.float32]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation ``[D]`` of columns; that of a constant column is 0."""
+    features = np.concatenate(list(parts))
     deviation = features.std(axis=0, dtype=np.float64)
     return features.mean(axis=0, dtype=np.float64), np.where(np.ptp(features, axis=0) > 0, deviation, 0.0)
 
 
-def pixel_statistics(images: Images) -> tuple[np.ndarray, np.ndarray]:
+def pixel_statistics(parts: Iterable[Images]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation ``[C]`` of pixels in [0, 1], from exact sums of whole numbers."""
-    sums = np.zeros((2, images.shape[1]), dtype=object)  # of Python's integers, which have no limit
-    for block in blocks(images):
+    sums: Any = 0
+    count = 0
+    for block in parts:
         wide = block.astype(np.uint16)  # 255 squared fits
-        sums += [values.sum(axis=(0, 2, 3), dtype=np.int64).astype(object) for values in (wide, wide * wide)]
+        # Of Python's integers, which have no limit.
+        sums += np.array([it.sum(axis=(0, 2, 3), dtype=np.int64).astype(object) for it in (wide, wide * wide)])
+        count += len(block) * math.prod(block.shape[2:])
     total, squares = sums.tolist()
-    count = len(images) * math.prod(images.shape[2:])
     mean = [found / (255 * count) for found in total]
     variance = [(count * q - s * s) / (255 * count) ** 2 for s, q in zip(total, squares, strict=True)]
     return np.array(mean), np.sqrt(variance)
 
 
-_STATISTICS: Final[dict[InputKind, Callable[[NDArray[Any]], tuple[np.ndarray, np.ndarray]]]] = {
+_STATISTICS: Final[dict[InputKind, Callable[[Iterable[NDArray[Any]]], tuple[np.ndarray, np.ndarray]]]] = {
     "image": pixel_statistics,
     "features": feature_statistics,
     "tokens": lambda _: (np.zeros(0), np.zeros(0)),
@@ -181,7 +185,8 @@ class Augmenter:
 
 @dataclass(frozen=True)
 class FileStore:
-    """Inputs ``[N, C, H, W]`` of 8-bit images in a file, with as much of a tensor's interface as gathering needs.
+    """Inputs ``[N, C, H, W]`` of 8-bit images, of a file or kept as they are, with as much of a tensor's interface as
+    gathering needs.
 
     Images of the test set are numbered after all training images; ``normalise`` makes inputs of them on ``device``.
     """
@@ -202,7 +207,7 @@ class FileStore:
         """Inputs ``[n, C, H, W]`` of the images ``rows`` ``[n]``; ``dim`` is 0, as torch calls it."""
         numbers = rows.cpu().numpy()
         is_test = numbers >= len(self.train)
-        found = np.empty((len(numbers), *self.train.shape[1:]), dtype=np.uint8)
+        found = np.empty((len(numbers), *self.test.shape[1:]), dtype=self.test.dtype)
         found[~is_test] = self.train[numbers[~is_test]]
         found[is_test] = self.test[numbers[is_test] - len(self.train)]
         return self.normalise(torch.from_numpy(found).to(self.device))
@@ -211,8 +216,26 @@ class FileStore:
         return self  # what lies in a file is not copied with a learner that holds on to it
 
 
+@dataclass(frozen=True)
+class AbsentStore:
+    """In place of training images of a task that is learned, which were not read: whoever asks for them is told."""
+
+    shape: torch.Size
+    device: torch.device
+
+    def to(self, device: torch.device) -> AbsentStore:
+        return replace(self, device=device)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """Raise a RunError."""
+        raise RunError(
+            "training images of a task that was learned before are not at hand",
+            remedy="a method that trains on earlier tasks' images again says so by revisits_tasks = True",
+        )
+
+
 #: What images of a task are gathered from.
-Store: TypeAlias = Tensor | FileStore
+Store: TypeAlias = Tensor | FileStore | AbsentStore
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class StreamPlan:
         order: the benchmark's own index of each of ``tasks``.
         scenario: whether learners are told the task of an image, and what they are asked.
         kind, vocabulary: of a sample, as of :class:`~seu_bench.data.dataset.InputShape`.
+        open_ended: whether further tasks may follow, so that nothing may hang on how many there are.
     """
 
     channels: int
@@ -71,6 +72,7 @@ class StreamPlan:
     scenario: Scenario = "task"
     kind: InputKind = "image"
     vocabulary: int | None = None
+    open_ended: bool = False
 
     @property
     def input(self) -> InputShape:
@@ -191,7 +193,8 @@ def plan_stream(
         )
     sample = shapes[tasks[0].name]
     order = tuple(task.index for task in tasks)
-    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary)
+    open_ended = all(task.input.normalise == "first_task" for task in tasks)
+    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary, open_ended)
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
@@ -233,7 +236,7 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
 
 def _input_shape(info: DatasetInfo, spec: InputSpec) -> InputShape:
     if info.kind != "image":
-        known = ("mean", "std") if info.kind == "features" else ()
+        known = ("mean", "std", "normalise") if info.kind == "features" else ("normalise",)
         if asked := [f"input.{key}" for key in spec.model_dump(exclude_defaults=True) if key not in known]:
             what = f"data set {info.name!r} has {info.input}, and {', '.join(asked)} cannot be done to them"
             raise RequestError(what, where=", ".join(asked), remedy="leave it out: it is for images")

@@ -22,10 +22,18 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.dataset import RawDataset, require_memory
-from seu_bench.data.images import FileStore, Normaliser, Store, TaskImages
-from seu_bench.data.planning import Rows, StreamPlan, class_rows, plan_stream, validation_share, withheld
-from seu_bench.data.tasks import TaskSpec, dataset_names, number_classes, ordered_tasks, refusal, shuffle_indices
+from seu_bench.data.dataset import RawDataset, blocks, require_memory
+from seu_bench.data.images import AbsentStore, FileStore, Normaliser, Store, TaskImages
+from seu_bench.data.planning import Rows, StreamPlan, TaskPlan, class_rows, plan_stream, validation_share, withheld
+from seu_bench.data.tasks import (
+    TaskSpec,
+    dataset_names,
+    learned_datasets,
+    number_classes,
+    ordered_tasks,
+    refusal,
+    shuffle_indices,
+)
 from seu_bench.utils.progress import track
 
 
@@ -48,12 +56,14 @@ class TaskStream:
         fingerprint: SHA-256 of the data and of how it is cut, without the seed.
         inputs: what makes the network's input of the samples of each task, as plain values
             (:class:`~seu_bench.results.record.TaskInput`).
+        identities: what makes each task the same in another stream, as plain values: data, classes, images, input.
     """
 
     plan: StreamPlan
     tasks: tuple[TaskSplits, ...]
     fingerprint: str
     inputs: tuple[dict[str, Any], ...]
+    identities: tuple[dict[str, Any], ...] = ()
 
     def avalanche(self) -> CLScenario[Any]:
         """The Avalanche benchmark with streams ``train``, ``valid`` and ``test``, task labels and classes."""
@@ -76,6 +86,7 @@ def build_stream(
     *,
     first_tasks: int | None = None,
     evaluation: Evaluation = "test",
+    learned: int = 0,
 ) -> TaskStream:
     """Build the tasks of a benchmark.
 
@@ -87,6 +98,8 @@ def build_stream(
         device: of the images.
         first_tasks: how many of its tasks; ``None``: all.
         evaluation: ``validation`` reads no test images: half of each task's validation images takes their place.
+        learned: how many tasks are only evaluated. Of data sets that no other task needs no more than test images are
+            held, as 8-bit pixels.
 
     Returns:
         The stream, its tasks in the order of learning.
@@ -95,10 +108,12 @@ def build_stream(
         RequestError: the benchmark does not fit the data.
     """
     device = torch.device("cpu") if device is None else device
-    raw = {name: load(name) for name in track(dataset_names(spec), "reading data sets")}
-    if evaluation == "validation":
-        raw = {name: data.without_test() for name, data in raw.items()}
-    raw = {name: data.check() for name, data in raw.items()}
+    done = learned_datasets(spec, seed, learned) if evaluation == "test" else ()
+    raw: dict[str, RawDataset] = {}
+    for name in track(dataset_names(spec), "reading data sets"):
+        data = load(name)
+        data = (data.without_test() if evaluation == "validation" else data).check()
+        raw[name] = data.without_train() if name in done else data
     infos = {name: data.info for name, data in raw.items()}
     spec = number_classes(spec, infos.__getitem__)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
@@ -110,14 +125,20 @@ def build_stream(
         for task, own in zip(tasks[:first_tasks], by_class, strict=True)
     ]
 
+    first, (first_rows, *_) = drawn[0]
+
     @cache
     def store(name: str, source: InputSpec) -> tuple[Store, Normaliser, Rows]:
         """Inputs of a data set for all tasks of this normalisation."""
         own = [rows for task, splits in drawn if (task.dataset, task.input) == (name, source) for rows in splits]
-        return _store(raw[name], source, np.unique(np.concatenate(own)), device)
+        by_first = source.normalise == "first_task"
+        images = blocks(raw[first.dataset].train.images, first_rows) if by_first else blocks(raw[name].train.images)
+        return _store(raw[name], Normaliser.of(source, infos[name], images), np.unique(np.concatenate(own)), device)
 
     found: list[TaskSplits] = []
+    planned: list[TaskPlan] = []
     inputs: list[dict[str, Any]] = []
+    identities: list[dict[str, Any]] = []
     for index, (task, splits) in enumerate(track(drawn, "preparing tasks")):
         images, normaliser, used = store(task.dataset, task.input)
         info = raw[task.dataset].info
@@ -128,6 +149,11 @@ def build_stream(
             order = shuffle_indices(images.shape[1:].numel(), task.permutation_seed)
             permutation = torch.from_numpy(order).to(device)
         outputs = _outputs(spec, task, raw[task.dataset], splits, plan.tasks[index].labels)
+        num_train, num_valid, num_test = sizes = [len(rows) for rows in splits]
+        planned.append(replace(plan.tasks[index], num_train=num_train, num_valid=num_valid, num_test=num_test))
+        identities.append(
+            {"data": raw[task.dataset].checksum(), "classes": list(task.labels), "images": sizes, "input": inputs[-1]}
+        )
         train, valid, test = (
             TaskImages(
                 images,
@@ -140,15 +166,14 @@ def build_stream(
             )
             for rows in splits
         )
+        if task.dataset in done:
+            absent = AbsentStore(images.shape, device)
+            train, valid = (replace(split, store=absent) for split in (train, valid))
         augmenter = normaliser.augmenter(task.input.augment, images.shape[1])
         train = replace(train, augmenter=None if augmenter is None else augmenter.to(device))
         found.append(TaskSplits(train, valid, test))
-    sizes = [
-        replace(planned, num_train=len(it.train), num_valid=len(it.valid), num_test=len(it.test))
-        for planned, it in zip(plan.tasks, found, strict=True)
-    ]
     prints = fingerprint(spec, raw, **excerpt)
-    return TaskStream(replace(plan, tasks=tuple(sizes)), tuple(found), prints, tuple(inputs))
+    return TaskStream(replace(plan, tasks=tuple(planned)), tuple(found), prints, tuple(inputs), tuple(identities))
 
 
 def _split_rows(
@@ -196,16 +221,16 @@ def _subset(images: Rows, count: int | None) -> Rows:
     return images if count is None or len(images) <= count else images[shuffle_indices(len(images), 0)[:count]]
 
 
-def _store(data: RawDataset, spec: InputSpec, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
-    """Inputs of a data set, what made them, and the numbers of the images that the store has, ascending.
+def _store(data: RawDataset, normalise: Normaliser, used: Rows, device: torch.device) -> tuple[Store, Normaliser, Rows]:
+    """Inputs of a data set, what makes them, and the numbers of the images that the store has, ascending.
 
-    Of a data set in memory the store is a tensor of the images ``used``; of one in a file it has all images, of which
-    batches are read.
+    Of a data set in memory the store is a tensor of the images ``used``; of one in a file, or without training images,
+    it has all images, of which batches are read.
     """
-    normalise = Normaliser.of(spec, data)
     train, test = data.train.images, data.test.images
-    if isinstance(train, np.memmap):
-        return FileStore(train, test, normalise.to(device), device), normalise, np.arange(len(train) + len(test))
+    if isinstance(train, np.memmap) or len(train) < len(data.train):
+        first, last = len(data.train) - len(train), len(data.train) + len(test)
+        return FileStore(train, test, normalise.to(device), device), normalise, np.arange(first, last)
     require_memory(data.info.name, len(used), normalise.shape(data.info.input.shape), bytes_per_pixel=4)
     is_test = used >= len(train)
     raw = np.concatenate([train[used[~is_test]], test[used[is_test] - len(train)]])

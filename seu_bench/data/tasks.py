@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,17 @@ def dataset_names(spec: BenchmarkSpec) -> tuple[str, ...]:
     return (spec.stream.dataset,)
 
 
+def learned_datasets(spec: BenchmarkSpec, seed: int, learned: int) -> frozenset[str]:
+    """The data sets whose training images nothing needs where so many tasks are ``learned``: other tasks have none of
+    them, and the first task, by whose images all are normalised, has not either."""
+    stream = spec.stream
+    if not isinstance(stream, DatasetSequence) or any(it.input.normalise == "data_set" for it in stream.tasks.values()):
+        return frozenset()
+    tasks = list(stream.tasks.values())
+    names = [tasks[place].dataset for place in _learning_order(stream, tasks, seed)]
+    return frozenset(names[1:learned]) - {*names[:1], *names[max(learned, 1) :]}
+
+
 def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskSpec]:
     """The tasks of a benchmark in the order in which ``seed`` learns them."""
     spec = number_classes(spec, infos.__getitem__)
@@ -108,7 +120,7 @@ def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: i
     return tasks
 
 
-def _learning_order(stream: Stream, tasks: Sequence[TaskSpec], seed: int) -> list[int]:
+def _learning_order(stream: Stream, tasks: Sequence[Any], seed: int) -> list[int]:
     order = getattr(stream, "order", None)
     if isinstance(stream, DatasetSequence) and isinstance(order, tuple):
         return [list(stream.tasks).index(name) for name in order]

@@ -20,6 +20,7 @@ from seu_bench.results.record import Record, code_fault
 from seu_bench.results.record_files import find_record, read_records
 
 if TYPE_CHECKING:
+    from seu_bench.engine.learner_file import Ancestor
     from seu_bench.engine.runner import Outcome
 
 #: A run may cost so many times more or less than what it is matched to.
@@ -35,6 +36,7 @@ def launch(
     watcher: Callable[[ResolvedRun], object] | None = None,
     stop: StopRequest | None = None,
     run_id: str | None = None,
+    parent: Ancestor | None = None,
 ) -> Outcome:
     """Resolve a request, add its loggers, and make or resume its run. Torch is imported when nothing can be refused.
 
@@ -44,6 +46,7 @@ def launch(
         watcher: makes a plugin that watches the run, e.g. a progress display.
         stop: whether and when to stop; by default when ``request.max_seconds`` are over.
         run_id: what the request must resolve to; ``None``: anything.
+        parent: the finished run of the first tasks from which it continues.
 
     Raises:
         SeuBenchError: the request was refused, or the run failed; see :func:`seu_bench.engine.runner.execute`.
@@ -60,7 +63,7 @@ def launch(
         registry.manager.register(watcher(resolved), name="watcher")
     from seu_bench.engine.runner import execute
 
-    return execute(registry, resolved, stop=stop)
+    return execute(registry, resolved, stop=stop, parent=parent)
 
 
 def matched_request(registry: Registry, request: Request) -> Request:

@@ -26,6 +26,7 @@ from seu_bench.plugin.paths import make_attached
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import (
     CodeRecord,
+    Parent,
     Record,
     StabilityRecord,
     StageRecord,
@@ -181,9 +182,33 @@ class RunRecorder:
         self._unstable = any(it.stability and it.stability.value >= it.stability.bound for it in before.stages)
         self._before = before
         other_code = (code for code, _ in differing_code(before.code, self.code))
-        kept = {"started": before.started, "earlier_environments": tuple(earlier)}
+        kept: dict[str, Any] = {"started": before.started, "earlier_environments": tuple(earlier)}
         kept["earlier_code"] = tuple(dict.fromkeys([*before.earlier_code, *other_code]))
+        if before.parent is not None:  # whose request was made of the parent's record
+            kept |= {"parent": before.parent, "given_options": before.given_options, "tuned": before.tuned}
         self.record = now.model_copy(update=kept)
+
+    def continue_from(self, parent: Record) -> None:
+        """Begin with what was measured of a finished run, whose tasks are the first of this one's."""
+        if not self.accept_code:
+            refuse_other_code(parent.code, self.code, parent.run_id)
+        now = self.record
+        further = len(now.task_names) - len(parent.task_names)
+        blank: tuple[None, ...] = (None,) * further
+        measured = {
+            "accuracy_matrix": (
+                *((*row, *blank) for row in parent.accuracy_matrix),
+                *[(None,) * len(now.task_names)] * further,
+            ),
+            "task_confusion": (),
+            "task_class_counts": (),
+            "data_fingerprint": now.data_fingerprint,
+            "started": now.started,
+            "parent": Parent(
+                run_id=parent.run_id, record_sha256=str(parent.record_sha256), tasks=len(parent.task_names)
+            ),
+        }
+        self.load_state_dict(parent.model_copy(update=measured).model_dump(mode="json"))
 
     def _measure(self, **fields: Any) -> Record:
         """The record with what is measured by now, added to what was before the run was resumed."""
@@ -272,4 +297,5 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "input_shape": plan.input.shape,
         "input_kind": plan.kind,
         "vocabulary": plan.vocabulary,
+        "open_ended": plan.open_ended,
     }

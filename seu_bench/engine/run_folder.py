@@ -25,7 +25,7 @@ from seu_bench.results.record import (
     refuse_other_code,
     runs_folder,
 )
-from seu_bench.results.record_files import DETAILS, MODEL_NAME
+from seu_bench.results.record_files import DETAILS, LEARNER_NAME, MODEL_NAME
 from seu_bench.results.record_metrics import measured_rows
 from seu_bench.training.interfaces import StrategyFactory
 from seu_bench.utils.files import cannot_write, make_folder, refuse_link, remove_parts, write_atomic
@@ -51,12 +51,13 @@ class RunFolder:
         self.log = self.folder / "error.txt"
         self.progress = self.folder / PROGRESS_NAME
         self.model = self.folder / MODEL_NAME
+        self.learner = self.folder / LEARNER_NAME
         self.previous = self.folder / "previous"
         self.checkpoints = CheckpointFolder(self.folder / "checkpoints", run_id)
 
     def refuse_links(self) -> None:
         """Check that no path that is written or removed here is a link."""
-        for path in (self.checkpoints.folder, self.previous, self.model, self.log, self.progress):
+        for path in (self.checkpoints.folder, self.previous, self.model, self.learner, self.log, self.progress):
             refuse_link(path, "remove the link")
 
     def finished(self, code: Sequence[CodeRecord] | None = None, *, restart: bool = False) -> Record | None:
@@ -90,7 +91,7 @@ class RunFolder:
         try:
             make_folder(self.previous)
             # The record first: without it nothing is a finished run.
-            for path in (self.record, self.model, *self.folder.glob("*.onnx")):
+            for path in (self.record, self.model, self.learner, *self.folder.glob("*.onnx")):
                 if path.is_file():
                     path.replace(self.previous / path.name)
         except OSError as error:

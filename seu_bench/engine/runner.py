@@ -13,10 +13,11 @@ import torch
 from avalanche.training.plugins import EvaluationPlugin
 
 from seu_bench.config.run import ComputeConfig
-from seu_bench.data.streams import build_stream
+from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.checkpoint import CheckpointManager, Position, is_resumable
 from seu_bench.engine.environment import choose_device, require_memory
 from seu_bench.engine.forecast import ProgressFile, differences
+from seu_bench.engine.learner_file import Ancestor, learner_bytes, needs_whole_stream
 from seu_bench.engine.recorder import RunRecorder, initial_record
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
@@ -36,13 +37,16 @@ from seu_bench.utils.seeding import preserve_rng
 from seu_bench.utils.text import error_line
 
 
-def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None) -> Outcome:
+def execute(
+    registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = None, parent: Ancestor | None = None
+) -> Outcome:
     """Make a run, resume it, or return its record if it is finished already.
 
     Args:
         registry: plugins whose hooks are called.
         run: from :func:`seu_bench.engine.resolve.resolve`.
         stop: whether and when to stop; by default when the request's ``max_seconds`` are over.
+        parent: the finished run of the first tasks from which this one continues where it was not begun.
 
     Returns:
         The record of the finished run, and what this call did for it.
@@ -69,7 +73,7 @@ def execute(registry: Registry, run: ResolvedRun, *, stop: StopRequest | None = 
             known = folder.finished(code, restart=request.restart)  # by whoever held the lock before
             if known is None:
                 with computing_with(run.spec.threads):
-                    return _Run(registry, run, stop, folder, lock, hooks).make()
+                    return _Run(registry, run, stop, folder, lock, hooks, parent).make()
             folder.remove_remains()
             folder.remove_unfinished()
         finally:
@@ -121,6 +125,7 @@ class _Run:
     folder: RunFolder
     lock: RunLock
     hooks: HookCaller
+    parent: Ancestor | None = None
     strategy: Any = None
 
     def make(self) -> Outcome:
@@ -129,7 +134,13 @@ class _Run:
         if spec.threads > (cores := usable_cores()):
             hooks.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
         device = torch.device(self.device)
-        self.stream = build_stream(spec.benchmark, run.load, run.limits, spec.seed, device, **run.part)
+        self.stream = self._stream(0 if request.restart else self._known_tasks())
+        if request.keep_learner and not self.stream.plan.open_ended:
+            raise RequestError(
+                "what is normalised by images of all tasks cannot learn a further one",
+                where="--keep-learner",
+                remedy="add -o benchmark.stream.input.normalise=first_task",
+            )
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
         self.recorder = RunRecorder(
@@ -160,6 +171,11 @@ class _Run:
             self.folder.start_over()
         else:
             self.strategy = self.checkpoints.resume(self.strategy, self._build, self.recorder, self.device)
+        if self.parent is not None and not self.recorder.evaluated:
+            self._continue_from(self.parent)
+        known = self._known_tasks()
+        if known and (self.strategy.learned < known or getattr(self.strategy, "revisits_tasks", False)):
+            self.stream = self._stream(0)
         self.folder.remove_remains()
         self._update(status="running", error=None)
         self._learn_and_end(cost)
@@ -171,7 +187,8 @@ class _Run:
             self.hooks.notify("run_started", record=self.recorder.record, cost=cost)
             self.strategy.pause = self._between_epochs
             self._learn()
-            self._update(status="finished", weights_sha256=self._save_model())
+            weights = self._save_model()
+            self._update(status="finished", weights_sha256=weights, **self._save_learner(weights is not None))
         except KeyboardInterrupt as stopped:
             self.stop.settle()
             reason = stopped.reason if isinstance(stopped, Interruption) else "interrupted by the user"
@@ -191,6 +208,31 @@ class _Run:
             more = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
             self.hooks.notice(f"the forecast was wrong: {missed[0]}{more}")
         self._notify_end()
+
+    def _known_tasks(self) -> int:
+        """Tasks that are learned before this call, as far as can be told before their state is loaded."""
+        position = self.folder.checkpoints.position()
+        if position is not None:
+            return position.task
+        return 0 if self.parent is None else len(self.parent.tasks)
+
+    def _stream(self, learned: int) -> TaskStream:
+        run, device = self.run, torch.device(self.device)
+        return build_stream(
+            run.spec.benchmark, run.load, run.limits, run.spec.seed, device, **run.part, learned=learned
+        )
+
+    def _continue_from(self, parent: Ancestor) -> None:
+        """Go on from the last task of another run, as if its tasks had been learned here."""
+        parent.check(self.stream)
+        fresh = self._build()
+        if (reason := needs_whole_stream(fresh)) is not None:
+            what = f"strategy {self.run.spec.strategy!r} cannot learn a further task: {reason}"
+            raise RequestError(
+                what, where=parent.record.run_id, remedy="choose another strategy, or run all tasks anew"
+            )
+        self.strategy.load_state_dict(fresh.lengthened(parent.state))
+        self.recorder.continue_from(parent.record)
 
     def _report(self, progress: StageProgress) -> None:
         self.progress(progress)
@@ -272,6 +314,19 @@ class _Run:
         content = model_bytes(model, self.recorder.record)
         write_atomic(self.folder.model, content)
         return hashlib.sha256(content).hexdigest()
+
+    def _save_learner(self, has_weights: bool) -> dict[str, Any]:
+        """Write what further tasks can be learned from, and return the fields of the record that tell of it."""
+        asked, plan = self.run.request.keep_learner, self.stream.plan
+        self.folder.learner.unlink(missing_ok=True)
+        if asked is False or not has_weights or not plan.open_ended:
+            return {}
+        if (reason := needs_whole_stream(self.strategy)) is not None:
+            self.hooks.notice(f"no learner is kept, and no further task can follow: {reason}")
+            return {}
+        content = learner_bytes(self.strategy.state_dict(), self.stream.identities, self.run.spec.run_id)
+        write_atomic(self.folder.learner, content)
+        return {"learner_sha256": hashlib.sha256(content).hexdigest(), "learner_bytes": len(content)}
 
     def _notify_end(self, **fields: Any) -> None:
         self.hooks.notify("run_finished", record=self.recorder.record.model_copy(update=fields))

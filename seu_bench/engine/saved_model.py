@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -318,9 +319,9 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
     factory = registry.strategies.find(record.strategy).factory
     options = build_options(factory.options, f"strategy {record.strategy!r}", record.options)
     sample = InputShape(record.input_kind, record.input_shape, record.vocabulary)
-    kind = (record.scenario, sample.kind, sample.vocabulary)
+    plan = StreamPlan(*sample.sides, tasks, record.task_order, record.scenario, sample.kind, sample.vocabulary)
     return StrategyContext(
-        plan=StreamPlan(*sample.sides, tasks, record.task_order, *kind),
+        plan=replace(plan, open_ended=record.open_ended),
         protocol=ProtocolSpec.model_validate(record.protocol_settings),
         options=options,
         seed=record.seed,

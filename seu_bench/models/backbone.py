@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
 from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel, by_task
+from seu_bench.utils.seeding import RandomState, derive_seed
 
 
 class GrowingHead(nn.Linear):
@@ -42,6 +44,34 @@ class GrowingHead(nn.Linear):
         return linear(features, self.weight[: self.seen], self.bias[: self.seen])
 
 
+class PartedHead(nn.Module):
+    """The same of a stream to which tasks may be added: a linear head for each task, whose outputs are joined, so that
+    no weight or sum hangs on how many there are."""
+
+    def __init__(self, features: int, classes: Sequence[int]) -> None:
+        super().__init__()
+        self._ends = list(accumulate(classes))
+        # A task may add no class.
+        self.parts = nn.ModuleDict({str(task): nn.Linear(features, it) for task, it in enumerate(classes) if it})
+        self.tasks = 0
+
+    @property
+    def seen(self) -> int:
+        """Number of classes seen."""
+        return self._ends[self.tasks - 1] if self.tasks else 0
+
+    def begin(self, task: int) -> None:
+        """Answer with the classes of ``task`` and of those before it."""
+        if task >= len(self._ends):
+            raise ValueError(f"there is no task {task} among {len(self._ends)}")
+        self.tasks = task + 1
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits ``[N, seen]`` of features ``[N, F]``."""
+        begun = [part for task, part in self.parts.items() if int(task) < self.tasks]
+        return torch.cat([part(features) for part in begun], dim=1)
+
+
 class BackboneModel(MultiHeadModel):
     """A backbone that all tasks share, and linear heads.
 
@@ -54,6 +84,8 @@ class BackboneModel(MultiHeadModel):
             that an image is said to be of makes no difference.
         frozen: whether the backbone stays as it is, in evaluation mode. Its features are computed once per image and
             cached while a task is learned.
+        seed: from which the weights of a task's outputs are drawn when it begins, so that they do not hang on how many
+            tasks there are; ``None``: all are drawn at the start.
 
     Attributes:
         predictor: answers in evaluation mode in place of the heads: images and a task -> logits; ``None``: none does.
@@ -69,9 +101,11 @@ class BackboneModel(MultiHeadModel):
         scenario: Scenario = "task",
         *,
         frozen: bool = False,
+        seed: int | None = None,
     ) -> None:
         super().__init__(classes)
         self.scenario: Scenario = scenario
+        self.features, self.seed, self._begun = features, seed, 0
         self.backbone = backbone
         self.has_frozen_layers = frozen
         if frozen:
@@ -79,7 +113,7 @@ class BackboneModel(MultiHeadModel):
             backbone.eval()
         heads: Sequence[nn.Module]
         if scenario == "class":
-            heads = [GrowingHead(features, classes)]
+            heads = [GrowingHead(features, classes) if seed is None else PartedHead(features, classes)]
         else:
             heads = [nn.Linear(features, width) for width in (classes if scenario == "task" else classes[:1])]
         self.heads = nn.ModuleList(heads)
@@ -89,9 +123,18 @@ class BackboneModel(MultiHeadModel):
         return self.heads[task if self.scenario == "task" else 0]
 
     def begin_task(self, task: int) -> None:
-        """Let a head that grows answer with the classes of ``task``, too."""
+        """Let a head that grows answer with the classes of ``task``, too; draw the weights of new outputs."""
+        is_new, self._begun = task >= self._begun, max(self._begun, task + 1)
         if self.scenario == "class":
             self._growing.begin(task)
+        if self.seed is None or not is_new or self.scenario == "domain":
+            return
+        # Some methods change the weights of other tasks' outputs as well, if only by weight decay.
+        head = self.head(task)
+        part = head.parts[str(task)] if isinstance(head, PartedHead) and str(task) in head.parts else head
+        if isinstance(part, nn.Linear):
+            with RandomState(derive_seed(self.seed, "head", task)).active():
+                part.reset_parameters()
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; a frozen backbone stays in evaluation mode."""
@@ -144,17 +187,21 @@ class BackboneModel(MultiHeadModel):
         return self.head(task) if self.has_frozen_layers else self.task_module(task)
 
     def architecture(self) -> dict[str, Any]:
-        """The number of tasks seen by a head that grows; empty without one."""
-        return {"tasks_seen": self._growing.tasks} if self.scenario == "class" else {}
+        """The number of tasks begun where outputs grow; empty where they do not."""
+        if self.scenario == "class":
+            return {"tasks_seen": self._growing.tasks}
+        return {} if self.seed is None else {"tasks_seen": self._begun}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
         """Let a head that grows answer with the classes of as many tasks."""
-        if self.scenario != "class":
-            super().load_architecture(architecture)
-        elif list(architecture) != ["tasks_seen"] or not int(architecture["tasks_seen"]) >= 0:
-            raise ValueError("it is not the architecture of a head that grows")
-        elif architecture["tasks_seen"]:
-            self._growing.begin(int(architecture["tasks_seen"]) - 1)
+        if self.seed is None and self.scenario != "class":
+            return super().load_architecture(architecture)
+        most = len(self.classes_per_task)
+        if list(architecture) != ["tasks_seen"] or not 0 <= int(architecture["tasks_seen"]) <= most:
+            raise ValueError("it is not the architecture of heads that grow")
+        self._begun = int(architecture["tasks_seen"])
+        if self.scenario == "class" and self._begun:
+            self._growing.begin(self._begun - 1)
 
     @property
     def classes_seen(self) -> int:
@@ -162,8 +209,8 @@ class BackboneModel(MultiHeadModel):
         return self._growing.seen
 
     @property
-    def _growing(self) -> GrowingHead:
+    def _growing(self) -> GrowingHead | PartedHead:
         head = self.heads[0]
-        if not isinstance(head, GrowingHead):
+        if not isinstance(head, GrowingHead | PartedHead):
             raise TypeError("the head does not grow")
         return head

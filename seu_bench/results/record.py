@@ -93,6 +93,14 @@ class CodeRecord(Document):
         return " ".join(filter(None, (self.package, self.version, f"[{digest}]")))
 
 
+class Parent(Document):
+    """The run that this one continued, by its id and its record's digest, and how many tasks it had learned."""
+
+    run_id: FileName
+    record_sha256: str
+    tasks: Count
+
+
 class TaskInput(Document):
     """What makes the network's input of a task's samples, in this order; ``background`` is for zero."""
 
@@ -201,6 +209,7 @@ class Record(Versioned):
     input_shape: SampleShape | None = None
     input_kind: InputKind = "image"
     vocabulary: Count | None = None
+    open_ended: bool = False
     task_inputs: tuple[TaskInput, ...] = ()
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
@@ -220,6 +229,9 @@ class Record(Versioned):
     unit_tasks: tuple[tuple[Integer, ...], ...] | None = None
     data_fingerprint: str | None = None
     weights_sha256: str | None = None
+    learner_sha256: str | None = None
+    learner_bytes: Count | None = None
+    parent: Parent | None = None
     record_sha256: str | None = None
     code: tuple[CodeRecord, ...] = ()
     earlier_code: tuple[CodeRecord, ...] = ()

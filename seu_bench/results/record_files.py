@@ -31,6 +31,8 @@ READERS: Final = "seu_bench.readers"
 PACKED_NAME: Final = "records.jsonl"
 #: File with the weights of a run's model, in the run's folder.
 MODEL_NAME: Final = "model.safetensors"
+#: File with all else that a method keeps, from which it can learn further tasks.
+LEARNER_NAME: Final = "learner.safetensors"
 #: Fields that no table shows, most of a record's memory, and the values in place of which they are left out.
 DETAILS: Final[dict[str, Any]] = {
     **dict.fromkeys(("stages", "task_images", "task_class_counts", "task_inputs", "earlier_environments"), ()),

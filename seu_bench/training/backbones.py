@@ -81,4 +81,5 @@ def backbone_model(context: StrategyContext, *, may_be_frozen: bool = True) -> B
         network, plan = build_backbone(context, may_be_frozen=may_be_frozen), context.plan
         scenario = "task" if infers else plan.scenario
         frozen = checked_options(context, BackboneOptions).frozen
-        return BackboneModel(*network, plan.classes_per_task, scenario, frozen=frozen)
+        seed = context.seed if plan.open_ended else None
+        return BackboneModel(*network, plan.classes_per_task, scenario, frozen=frozen, seed=seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
 
@@ -28,7 +28,7 @@ from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
 from seu_bench.training.rehearsal import on_meta
 from seu_bench.training.stage import EpochlessStage, Phase, TaskData
-from seu_bench.training.state import can_be_saved, get_state
+from seu_bench.training.state import can_be_saved, checkpoint_error_context, get_state, grown
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed
 
@@ -141,6 +141,29 @@ class Method(StagedStrategy):
         logits: Tensor = self.network.logits(x, task)
         return logits
 
+    def needs_whole_stream(self) -> str | None:
+        """Say why all tasks must be known before the first is learned, so that none can follow the last; ``None``:
+        further ones may, and what is then learned is the same bit by bit as if they had been known."""
+        if self.whole_stream:
+            return "it is trained once on the whole stream"
+        return None if self.resumable else "its plugins have no state that can be saved"
+
+    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+        """Return the state of an attribute of :meth:`setup`, saved behind the last task of a stream, as it is in one of
+        which further tasks are known, for which parameters of the model were ``added``.
+
+        By default a module keeps the rows that it has here, and tensors by names of weights, such as importances, get
+        rows of 0.
+        """
+        if isinstance(present := getattr(self, name, None), nn.Module):
+            own = present.state_dict()
+            return own | {key: grown(rows, own[key]) for key, rows in state.items()}
+        weights = self.model.state_dict()
+        if not isinstance(state, Mapping) or not state or not state.keys() <= weights.keys():
+            return state
+        new = {key: torch.zeros_like(weights[key]) for key in added}
+        return new | {key: grown(rows, torch.zeros_like(weights[key])) for key, rows in state.items()}
+
     @classmethod
     def make_model(cls, context: StrategyContext) -> MultiHeadModel:
         """Return the network that learns; by default the backbone that was chosen, with the heads of the scenario."""
@@ -241,6 +264,25 @@ class Method(StagedStrategy):
         if type(self).predict is not Method.predict:
             self.network.predictor = self.predict
         return self
+
+    def lengthened(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a state behind the last task of a stream as a method made for a longer one can load it; afterwards
+        this one, which is made for the longer one as well, is of no use. A CheckpointError: the state does not fit.
+
+        Tensors of the model keep the rows that they have more here; :meth:`lengthen` says what becomes of the rest.
+        """
+        with checkpoint_error_context("the longer stream"):
+            if state["stage"] is not None:
+                raise ValueError("it is within a task")
+            self.model.load_architecture(state["architecture"])
+            present, named = self.model.state_dict(), dict(self.model.named_parameters())
+            added = named.keys() - state["weights"].keys()
+            return {
+                **state,
+                "weights": present | {name: grown(rows, present[name]) for name, rows in state["weights"].items()},
+                "frozen": [*state["frozen"], *(name for name in added if not named[name].requires_grad)],
+                "own": {name: self.lengthen(name, value, added) for name, value in state["own"].items()},
+            }
 
     @property
     def memory_sizes(self) -> tuple[int, ...]:

@@ -40,6 +40,18 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
     return next((place for place in found if place is not None), None)
 
 
+def grown(state: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+    """Return a copy of ``into`` with ``state`` at its beginning, which may have fewer rows and columns; a ValueError:
+    it has more, or other dimensions."""
+    if state.shape == into.shape:
+        return state
+    if state.dim() != into.dim() or any(old > new for old, new in zip(state.shape, into.shape, strict=True)):
+        raise ValueError(f"a tensor of shape {tuple(state.shape)} does not become one of {tuple(into.shape)}")
+    found = into.detach().clone()
+    found[tuple(map(slice, state.shape))] = state.to(found)
+    return found
+
+
 def get_state(value: Any) -> Any:
     """Return the state of an object with ``state_dict()`` or of a generator of torch; other values as they are."""
     if isinstance(value, torch.Generator):

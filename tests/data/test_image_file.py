@@ -16,6 +16,7 @@ from PIL import Image
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.data import TaskImages, TaskStream, build_stream, own_files
+from seu_bench.data.dataset import blocks
 from seu_bench.data.images import pixel_statistics
 from seu_bench.data.sources import definition_source
 from seu_bench.errors import DataError
@@ -24,12 +25,12 @@ from seu_bench.errors import DataError
 def test_statistics_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of NumPy, however many images are read at once."""
     pixels = np.random.default_rng(4).integers(0, 256, (50, 3, 5, 6), dtype=np.uint8)
-    mean, std = pixel_statistics(pixels)
+    mean, std = pixel_statistics(blocks(pixels))
     np.testing.assert_allclose(mean, (pixels / 255).mean(axis=(0, 2, 3)), rtol=1e-13)
     np.testing.assert_allclose(std, (pixels / 255).std(axis=(0, 2, 3)), rtol=1e-13)
     monkeypatch.setattr("seu_bench.data.dataset.BLOCK_BYTES", 300)
-    assert all(map(np.array_equal, pixel_statistics(pixels), (mean, std)))
-    assert pixel_statistics(np.full((3, 1, 2, 2), 7, dtype=np.uint8))[1].tolist() == [0.0]
+    assert all(map(np.array_equal, pixel_statistics(blocks(pixels)), (mean, std)))
+    assert pixel_statistics([np.full((3, 1, 2, 2), 7, dtype=np.uint8)])[1].tolist() == [0.0]
 
 
 def fill(folder: Path, per_class: int = 8, size: int = 6, classes: int = 4) -> None:

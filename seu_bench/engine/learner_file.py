@@ -1,0 +1,176 @@
+"""What a finished run keeps to learn further tasks: ``learner.safetensors``, beside the weights, which it has not.
+
+It is data that nothing executes. Its metadata is one JSON text: the state of the strategy with the names of tensors in
+their places, and what made each task, by which a longer stream is known to begin with the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from seu_bench.config.options import format_errors
+from seu_bench.data.streams import TaskStream
+from seu_bench.engine.saved_model import KEY, parse_weights, read_weights
+from seu_bench.errors import RequestError, ResultsError
+from seu_bench.results.record import FileName, Record, read_record
+from seu_bench.results.record_files import LEARNER_NAME, MODEL_NAME
+from seu_bench.training.method import Method
+from seu_bench.utils.reading import read_file
+
+_PLAIN: Final = (type(None), bool, int, float, str)
+
+
+class LearnerSeal(BaseModel):
+    """The metadata of a file: the run, what made each of its tasks, and its state without tensors."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: Literal["seu-bench learner"] = "seu-bench learner"
+    schema_version: Literal[1] = 1
+    run_id: FileName
+    tasks: tuple[dict[str, Any], ...]
+    state: Any
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A finished run from which a longer one continues.
+
+    Attributes:
+        record: its record.
+        state: of its strategy behind the last task.
+        tasks: what made each of its tasks (:attr:`~seu_bench.data.streams.TaskStream.identities`).
+    """
+
+    record: Record
+    state: Mapping[str, Any]
+    tasks: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
+        """Read the run of a folder; a ResultsError: it is not finished, or kept no learner."""
+        record = read_record(folder)
+        return cls(record, *read_learner(folder, record, device))
+
+    def check(self, stream: TaskStream) -> None:
+        """Refuse a stream that does not begin with the run's own tasks, or ends with them."""
+        record = self.record
+        for place, (known, found) in enumerate(zip(self.tasks, stream.identities, strict=False)):
+            if other := [key for key in known if json.loads(json.dumps(found[key])) != known[key]]:
+                what = f"task {place} ({record.task_names[place]!r}) is not the one that run {record.run_id} learned"
+                remedy = "bring its data back as they were, or run all tasks anew"
+                raise RequestError(
+                    f"{what}: its {' and '.join(other)} differ", where="--data, --benchmark", remedy=remedy
+                )
+        if len(stream.identities) <= len(self.tasks):
+            what = f"the stream has {len(stream.identities)} tasks, of which run {record.run_id} learned all"
+            raise RequestError(what, remedy="give the data of a further one: seu-bench extend RUN --data FOLDER")
+
+
+def needs_whole_stream(strategy: Any) -> str | None:
+    """Say why a strategy cannot learn a task that was not known at the beginning; ``None``: it can."""
+    if not isinstance(strategy, Method):
+        return "it is no method of seu_bench, whose state can be kept"
+    return strategy.needs_whole_stream()
+
+
+def learner_bytes(state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], run_id: str) -> bytes:
+    """A strategy's state as it is written, without its weights, which lie in the file of the model."""
+    tensors: dict[str, torch.Tensor] = {}
+    own = {key: value for key, value in state.items() if key not in ("weights", "own_now")}
+    text = json.dumps(
+        {
+            **dict(LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), state=None)),
+            "state": _plain(own, "", tensors),
+        },
+        sort_keys=True,
+    )
+    return save(tensors, {KEY: text})
+
+
+def read_learner(
+    folder: Path, record: Record, device: str = "cpu"
+) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """Read the state with which a finished run ended, as ``state_dict()`` gave it, and what made each of its tasks.
+
+    Args:
+        folder: of the run.
+        record: the run's.
+        device: of the tensors that were on the run's.
+
+    Raises:
+        ResultsError: it kept no learner, or its files are not those that the record names.
+    """
+    path = folder / LEARNER_NAME
+    if record.learner_sha256 is None:
+        raise ResultsError(
+            f"run {record.run_id} kept no learner: it can answer, and learn nothing more",
+            where=str(path),
+            remedy="run it again with --restart --keep-learner, on data that are normalised by their first task "
+            "(-o benchmark.stream.input.normalise=first_task)",
+        )
+    contents = {path: (read_content(path), record.learner_sha256)}
+    contents[folder / MODEL_NAME] = read_weights(folder, record), str(record.weights_sha256)
+    for file, (content, digest) in contents.items():
+        if (found := hashlib.sha256(content).hexdigest()) != digest:
+            what = f"{file.name} is not that of the record: SHA-256 {found}, not {digest}"
+            raise ResultsError(what, where=str(file), remedy="run it again with --restart, or put the file back")
+    try:
+        content = contents[path][0]
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        seal = LearnerSeal.model_validate_json(header["__metadata__"][KEY])
+        state = _restored(seal.state, load(content), torch.device(device))
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+        what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
+        told = f"the learner cannot be read: {type(error).__name__}: {what}"
+        raise ResultsError(told, where=str(path), remedy="run it again with --restart") from error
+    _, weights = parse_weights(contents[folder / MODEL_NAME][0], folder / MODEL_NAME)
+    return {**state, "weights": weights, "own_now": state["own"]}, seal.tasks
+
+
+def read_content(path: Path) -> bytes:
+    """Read a file, or raise a ResultsError that names it."""
+    try:
+        return read_file(path)
+    except OSError as error:
+        what = f"{path.name} cannot be read: {error.strerror or error}"
+        raise ResultsError(what, where=str(path), remedy="put it back, or run it again with --restart") from error
+
+
+def _plain(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """A state as JSON's values: collections as pairs of their kind and what they hold, tensors by their names."""
+    if isinstance(value, torch.Tensor):
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"tensor": name, "moves": value.device.type != "cpu"}
+    if isinstance(value, Mapping):
+        pairs = [[_plain(key, name, tensors), _plain(it, f"{name}/{key}", tensors)] for key, it in value.items()]
+        return {"map": pairs}
+    if isinstance(value, list | tuple | set):
+        ordered = sorted(value) if isinstance(value, set) else value
+        parts = [_plain(part, f"{name}/{place}", tensors) for place, part in enumerate(ordered)]
+        return {type(value).__name__: parts}
+    if not isinstance(value, _PLAIN):
+        raise TypeError(f"{name} is a {type(value).__name__}, which cannot be saved")
+    return value
+
+
+def _restored(value: Any, tensors: Mapping[str, torch.Tensor], device: torch.device) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]].to(device if value["moves"] else "cpu")
+    ((kind, parts),) = value.items()
+    if kind == "map":
+        return {_restored(key, tensors, device): _restored(it, tensors, device) for key, it in parts}
+    restored = [_restored(part, tensors, device) for part in parts]
+    return {"list": list, "tuple": tuple, "set": set}[kind](restored)
