@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .training.method import Method
 
 __all__ = [
-    "Balanced", "Herded", "LazyFactory", "Method", "Predictions", "Register", "Reservoir", "Ring", "__version__", "hookimpl",
-    "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
+    "Balanced", "Herded", "LazyFactory", "Method", "Predictions", "Register", "Reservoir", "Ring", "__version__",
+    "hookimpl", "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)
