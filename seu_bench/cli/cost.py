@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 #: Sizes after each task, in the order of a document.
 _SIZES: Final = ("params_total", "macs", "memory_bytes")
 #: Fields of a request that decide nothing of a run's cost.
-_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {"data_root", "plugin"}
+_OTHERS: Final = {"restart", "max_seconds", *ExecutionFields.model_fields} - {
+    *("data_root", "plugin", "classes_per_task", "size", "results")
+}
 
 
 @fields_command(Request, Request.model_fields.keys() - _OTHERS)

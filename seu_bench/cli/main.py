@@ -57,6 +57,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
+    "init": _core("init:init", "Print the benchmark file of a folder of images."),
     "new": _core("new:new", "Write the file that a method of your own begins with, and its test."),
 }
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from seu_bench.results.record import Record
     from seu_bench.training.interfaces import Cost
 
-#: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand.
+#: Operations, and image passes, of a run that takes long enough for its time to be measured beforehand; of data of
+#: one's own any run's is.
 _WORTH_MEASURING: Final = 2e12, 1e6
 #: Seconds; of longer runs the time that a shorter protocol takes is told.
 _LONG: Final = 3600.0
@@ -67,7 +68,10 @@ def run(form: str, **fields: Any) -> None:
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(_time, registry, resolved)
-            return ProgressDisplay(progress_console(), foretell=foretell)
+            display = ProgressDisplay(progress_console(), foretell=foretell)
+            if (file := resolved.request.benchmark) != request.benchmark:
+                display.say(f"{resolved.spec.benchmark.summary}: {file}")
+            return display
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
     record, metrics = outcome.record, registry.known_metrics
@@ -89,7 +93,8 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     from seu_bench.engine.forecast import measure_speed
     from seu_bench.engine.resolve import resolve
 
-    if is_quiet() or ((cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]):
+    is_short = (cost.train_flops or 0) < _WORTH_MEASURING[0] and cost.image_passes < _WORTH_MEASURING[1]
+    if is_quiet() or (is_short and not run.spec.benchmark.datasets):
         return ""
     if (speed := measure_speed(run, cost, choose_device(run.request.device))) is None:
         return ""

@@ -25,15 +25,25 @@ PLACES: Final = ("path", "cache")
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=60)]
 
 
-class FolderDefinition(Frozen):
-    """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
-
-    kind: Literal["folder"]
+class _ImageFiles(Frozen):
     path: OwnPath
     size: PositiveInt | tuple[PositiveInt, PositiveInt]
     channels: Literal[1, 3] = 3
     test_fraction: Fraction = 0.20
     cache: Literal["memory", "disk"] = "memory"
+
+
+class FolderDefinition(_ImageFiles):
+    """A folder of class folders of images; with sub-folders ``train`` and ``test``, or one that is split here."""
+
+    kind: Literal["folder"]
+
+
+class FilesDefinition(_ImageFiles):
+    """A ``.csv`` with a row for each image, ``path,label[,task][,split]``; with ``task`` its rows alone."""
+
+    kind: Literal["files"]
+    task: str | None = None
 
 
 class NpzDefinition(Frozen):
@@ -86,7 +96,7 @@ class TorchvisionDefinition(Frozen):
 
 
 DatasetDefinition: TypeAlias = Annotated[
-    FolderDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
+    FolderDefinition | FilesDefinition | NpzDefinition | FeaturesDefinition | TokensDefinition | TorchvisionDefinition,
     Field(discriminator="kind"),
 ]
 

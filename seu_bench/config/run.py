@@ -159,13 +159,23 @@ class ResultFields(Frozen):
 
 
 class ExecutionFields(Frozen):
-    """Fields that do not change the result."""
+    """Fields that do not change the result, but by the benchmark file that is made of a folder."""
 
     plugin: Annotated[Paths, CommandLine(metavar="FILE")] = Field(
         (), description="File of Python with methods, or hooks, of your own; may be repeated."
     )
     data_root: Path | None = Field(
         None, description="Folder of data sets [default: $SEU_BENCH_DATA, or ~/.cache/seu-bench/data]."
+    )
+    classes_per_task: WholeNumber | None = Field(
+        None, ge=1, description="Classes of each task, where the benchmark is a folder of class folders."
+    )
+    size: WholeNumber | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="Height and width of the images of such a folder [default: their own if all have one of at most "
+        "64, else 64].",
     )
     results: Path = Field(Path("results"), description="Folder of records and leaderboards.")
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes an accelerator if there is one.")
@@ -223,7 +233,10 @@ class Request(ResultFields, ExecutionFields):
     strategy: str = Field(
         "seu", description="Strategy that learns: a name (seu-bench list strategies), or module:Class of Avalanche's."
     )
-    benchmark: str = Field("split_digits", description="Benchmark to learn: a name or a TOML file.")
+    benchmark: str = Field(
+        "split_digits",
+        description="Benchmark to learn: a name, a TOML file, or a folder of class folders of images (see docs).",
+    )
     searcher: str | None = Field(None, description="Extension-unit searcher [default: the strategy's].")
     creator: str | None = Field(None, description="Task-model creator [default: the strategy's].")
     protocol: str | None = Field(None, description="Schedule and sizes [default: the benchmark's].")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
@@ -22,9 +21,9 @@ from seu_bench.data.dataset import RawDataset, as_8_bit, one_line
 from seu_bench.data.own_files import NpzSource
 from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.data.planning import plan_stream
-from seu_bench.errors import DataError, RequestError, ResultsError
-from seu_bench.utils.files import write_atomic
-from seu_bench.utils.reading import absolute, read_file
+from seu_bench.errors import DataError, RequestError
+from seu_bench.utils.files import write_once
+from seu_bench.utils.reading import absolute
 
 #: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
 TaskArrays: TypeAlias = Sequence[Any]
@@ -131,8 +130,8 @@ def stream(
     for file, each in arrays.items():
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **each)
-        _write(path.with_name(f"{file}.npz"), buffer.getvalue())
-    _write(path, text.encode())
+        write_once(path.with_name(f"{file}.npz"), buffer.getvalue(), "choose another folder")
+    write_once(path, text.encode(), "choose another folder")
     return str(path)
 
 
@@ -194,14 +193,3 @@ def _kind(key: str, values: NDArray[Any]) -> InputKind:
         )
         raise ValueError(f"{key} is {values.dtype} of shape {values.shape}; needed are {what}")
     return "features" if values.dtype.kind == "f" else "tokens"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file, unless it is there already."""
-    with contextlib.suppress(OSError, ResultsError):
-        if read_file(path) == content:
-            return
-    try:
-        write_atomic(path, content)
-    except ResultsError as error:
-        raise ResultsError(error.what, where=error.where, remedy="choose another folder") from error

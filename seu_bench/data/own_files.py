@@ -52,6 +52,8 @@ IMAGE_ENDINGS: Final = (
     ".apng", ".bmp", ".dib", ".gif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".jpx", ".pbm", ".pgm", ".png",
     ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp",
 )  # fmt: skip
+#: What folders of splits are called, which are no classes.
+SPLIT_NAMES: Final = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 #: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
 _VERSION = 2
 
@@ -157,13 +159,12 @@ class FolderSource(OwnFiles):
 
     def info(self, root: Path | None) -> DatasetInfo:
         """Shape and sizes; files are counted, not opened."""
-        return self._splits()[0]
+        return self.splits()[0]
 
     def load(self, root: Path | None) -> RawDataset:
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
-        info, train, test = self._splits()
-        others = [file for file in self.files(self.path) if file.suffix.lower() not in IMAGE_ENDINGS]
-        if left_out := [str(file.relative_to(self.path)) for file in others if file.parent != self.path]:
+        info, train, test = self.splits()
+        if left_out := self._left_out():
             shown = ", ".join(left_out[:20]) + (", ..." if left_out[20:] else "")
             what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
             warnings.warn(what, stacklevel=2)
@@ -175,11 +176,18 @@ class FolderSource(OwnFiles):
                 return as_pixels(image, info.channels, (info.height, info.width))
 
         if self.definition.cache == "disk":
-            place = f"{self.path} {self.definition.test_fraction}"
-            return in_file(info, train, test, decode, default_data_root(root), place)
+            return in_file(info, train, test, decode, default_data_root(root), self._place())
         return in_memory(info, train, test, decode)
 
-    def _splits(self) -> tuple[DatasetInfo, Split, Split]:
+    def _place(self) -> str:
+        return f"{self.path} {self.definition.test_fraction}"
+
+    def _left_out(self) -> list[str]:
+        others = [file for file in self.files(self.path) if file.suffix.lower() not in IMAGE_ENDINGS]
+        return [str(file.relative_to(self.path)) for file in others if file.parent != self.path]
+
+    def splits(self) -> tuple[DatasetInfo, Split, Split]:
+        """Shape and sizes, and the files and labels that train and that test; files are counted, not opened."""
         self.check_exists()
         folders = [self.path / "train", self.path / "test"]
         try:
@@ -194,10 +202,13 @@ class FolderSource(OwnFiles):
                 train, test = (([paths[row] for row in rows], labels[rows]) for rows in held)
         except OSError as error:
             raise self.unreadable(error) from error
+        return self._describe(names, train[1], test[1]), train, test
+
+    def _describe(self, names: Sequence[str], train: Labels, test: Labels) -> DatasetInfo:
         size, channels = self.definition.size, self.definition.channels
         height, width = (size, size) if isinstance(size, int) else size
         blank = DatasetInfo(self.name, channels, height, width, len(names), 0, 0, class_names=tuple(names))
-        return count_labels(blank, train[1], test[1]), train, test
+        return count_labels(blank, train, test)
 
     def _classes(self, folder: Path) -> tuple[list[str], Split]:
         """Names of the classes in ``folder``, and their image files."""
@@ -210,15 +221,7 @@ class FolderSource(OwnFiles):
             raise self.fault(f"has images of fewer than 2 classes in class folders below {folder}", fill)
         if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
             raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
-        if {name.casefold() for name in names} <= {
-            "train",
-            "training",
-            "test",
-            "testing",
-            "val",
-            "valid",
-            "validation",
-        }:
+        if {name.casefold() for name in names} <= SPLIT_NAMES:
             what = f"has folders in the place of classes in {folder} that are called like splits: {', '.join(names)}"
             raise self.fault(what, "call the folders of the splits train and test; there is no third one")
         labels = np.repeat(np.arange(len(names), dtype=np.int64), [len(members) for members in files])

@@ -20,6 +20,7 @@ import numpy as np
 from seu_bench.config.benchmark import (
     DatasetDefinition,
     FeaturesDefinition,
+    FilesDefinition,
     FolderDefinition,
     TokensDefinition,
     TorchvisionDefinition,
@@ -40,6 +41,7 @@ from seu_bench.data.dataset import (
     one_line,
     require_memory,
 )
+from seu_bench.data.listed_files import FilesSource
 from seu_bench.data.own_files import FolderSource, NpzSource, as_pixels, decoded_in_order
 from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.errors import DataCorruptError, DataError, DataMissingError, SpecError, UnknownNameError
@@ -61,6 +63,7 @@ def definition_source(definition: DatasetDefinition, name: str) -> FolderSource 
         return TorchvisionSource(definition, name)
     kinds: dict[type, type[FolderSource | NpzSource]] = {
         FolderDefinition: FolderSource,
+        FilesDefinition: FilesSource,
         FeaturesDefinition: FeaturesSource,
         TokensDefinition: TokensSource,
     }

@@ -16,6 +16,7 @@ from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
 from seu_bench.config.tuned import Place, TunedFile, tuned_path
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
+from seu_bench.data.own_folders import with_benchmark_file
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
@@ -242,6 +243,7 @@ def choose_strategy(
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
     """Validate a request against what is installed."""
     factory = registry.strategies.find(request.strategy).factory
+    request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
     benchmark = find_benchmark(registry, request.benchmark).load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol

@@ -174,7 +174,7 @@ class _Run:
         if self.parent is not None and not self.recorder.evaluated:
             self._continue_from(self.parent)
         known = self._known_tasks()
-        if self.strategy.learned < known or (known and getattr(self.strategy, "revisits_tasks", False)):
+        if known and (self.strategy.learned < known or getattr(self.strategy, "revisits_tasks", False)):
             self.stream = self._stream(0)
         self.folder.remove_remains()
         self._update(status="running", error=None)

@@ -222,7 +222,7 @@ def _resolve_all(registry: Registry, spec: SweepSpec, requests: Iterable[Request
             run = run if job is request else resolve(registry, job)
             for seed in spec.seeds:
                 run.refuse_tuned_seed(seed)
-            configurations.append(Configuration(job, run))
+            configurations.append(Configuration(run.request, run))  # which has a file in place of a folder
         except SeuBenchError as error:
             refused.setdefault(str(error), []).append(f"{request.benchmark}: {_label(request)}")
     if refused:

@@ -53,7 +53,9 @@ class SweepSpec(ResultFields, ExecutionFields):
     """
 
     strategy: _Names = Field(("seu",), min_length=1, description="Strategies that learn.")
-    benchmark: _Names = Field(("split_digits",), min_length=1, description="Benchmarks to learn: names or TOML files.")
+    benchmark: _Names = Field(
+        ("split_digits",), min_length=1, description="Benchmarks to learn: names, TOML files or folders."
+    )
     seeds: Seeds = Field((0,), min_length=1, description="Random seeds and ranges of them.")
     searcher: _Names = Field((), description="Searchers, for strategies that take one [default: the strategy's].")
     creator: _Names = Field((), description="Creators, for strategies that take one [default: the strategy's].")
@@ -136,7 +138,7 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
 
 def _read(file: Path) -> dict[str, Any]:
     def beside(path: str) -> str:
-        return str(file.parent / Path(path).expanduser())
+        return str(file.parent / Path(path).expanduser()) + "/" * path.endswith("/")
 
     document = read_toml(file, "sweep", _GUIDE)
     places = {key: beside(document[key]) for key in ("results", "data_root") if isinstance(document.get(key), str)}

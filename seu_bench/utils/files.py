@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from seu_bench.errors import ResultsError
+from seu_bench.utils.reading import read_file
 
 #: Ending of files that are being written.
 PART = ".part"
@@ -45,6 +46,21 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
                 _flush_folder(path.parent)
     except (OSError, ValueError) as error:
         raise cannot_write(path, error) from error
+
+
+def write_once(path: Path, content: bytes, remedy: str) -> None:
+    """Write ``content`` to ``path`` unless that is there already.
+
+    Raises:
+        ResultsError: it cannot be written; ``remedy`` is its hint.
+    """
+    with contextlib.suppress(OSError, ResultsError):
+        if read_file(path) == content:
+            return
+    try:
+        write_atomic(path, content)
+    except ResultsError as error:
+        raise ResultsError(error.what, where=error.where, remedy=remedy) from error
 
 
 def check_output(path: Path) -> None:
