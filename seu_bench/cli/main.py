@@ -52,6 +52,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "report": _core(
         "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
+    "extend": _core("extend:extend", "Have a finished run learn a further task, from the state that it kept."),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
     "export": _core("export:export", "Export the network of one task to ONNX."),
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
