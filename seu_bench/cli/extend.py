@@ -12,7 +12,7 @@ import click
 from seu_bench.cli.completion import run_ids
 from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.run import boards_of, foretell_time, print_for_program, print_places
-from seu_bench.cli.verbosity import is_quiet, progress_console, quiet_option
+from seu_bench.cli.verbosity import progress_console, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.engine.stopping import StopRequest
@@ -47,9 +47,7 @@ _FIELDS: Final = (*(name for name in ExecutionFields.model_fields if name != "ma
 @click.option("--name", default=None, metavar="TEXT", help="Name of the task [default: that of its data].")
 @click.option("--benchmark", default=None, help="In place of --data: a benchmark that begins with the run's tasks.")
 @format_option
-def extend(
-    run_name: str, data: Path | None, name: str | None, benchmark: str | None, form: str, **fields: Any
-) -> None:
+def extend(run_name: str, data: Path | None, name: str | None, benchmark: str | None, form: str, **fields: Any) -> None:
     """Have a finished run learn a further task, from the state that it kept.
 
     RUN is a run id, a unique prefix of one, or the run's folder. The outcome is a run of its own, with the weights, bit
@@ -132,4 +130,3 @@ def _last_row(record: Record) -> dict[int, float | None]:
 def _mean(row: dict[int, float | None]) -> str:
     values = [value for value in row.values() if value is not None]
     return f"{100 * sum(values) / len(values):.1f}" if values else "-"
-

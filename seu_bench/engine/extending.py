@@ -6,7 +6,6 @@ What it ends with is, bit by bit, what a run of all tasks from nothing would end
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkFile, Benchm
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
+from seu_bench.data.own_folders import keep_benchmark
 from seu_bench.data.tasks import ordered_tasks
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
@@ -24,11 +24,10 @@ from seu_bench.engine.resolve import ResolvedRun, dataset_infos
 from seu_bench.engine.runner import Outcome
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.engine.verification import request_of
-from seu_bench.errors import RequestError
+from seu_bench.errors import DataMissingError, RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, record_path
 from seu_bench.results.record_files import find_run
-from seu_bench.utils.files import write_once
 from seu_bench.utils.reading import absolute
 
 #: Of each kind of samples: endings of a file, or of a folder none, and the kind of its table in a benchmark file.
@@ -73,17 +72,22 @@ def extend(
     if (data is None) == (benchmark is None):
         remedy = "seu-bench extend RUN --data FOLDER, or seu-bench extend RUN --benchmark FILE.toml"
         raise RequestError("give the data of a further task, or a longer benchmark", where="--data", remedy=remedy)
-    ancestor = Ancestor.read(folder := find_run(results, str(run)))
+    folder = absolute(find_run(results, str(run)))
+    ancestor = Ancestor.read(folder)
     record, path = ancestor.record, None
     request = request_of(record, data_root=execution.get("data_root"))
     if data is None:
         request = request.model_copy(update={"benchmark": benchmark})
     else:
         spec = _learned_benchmark(ancestor, folder)
-        infos = dataset_infos(registry, spec, request.data_root)
-        title = name or (data.name if data.is_dir() else data.stem)
-        document = longer_document(spec, infos, record, absolute(data), title)
-        path, is_new = _write(document, results)
+        infos, place = dataset_infos(registry, spec, request.data_root), absolute(data)
+        if not place.exists():
+            raise DataMissingError("there are no such data", where=str(data), remedy="correct the path of --data")
+        title = name or (place.name if place.is_dir() else place.stem)
+        document = longer_document(spec, infos, record, place, title)
+        before = {*(results / "streams").glob("*/*.toml")}
+        path = keep_benchmark(document["name"], _text(document, results), results)
+        is_new = path not in map(absolute, before)
         # A file of TOML has no way to say that a value of a protocol is none.
         none = {f"benchmark.{key}" for key, it in record.benchmark_overrides.items() if it is None}
         options = {key: it for key, it in request.options.items() if key in none or not key.startswith("benchmark.")}
@@ -100,21 +104,22 @@ def extend(
     finally:
         if path is not None and is_new and not any(it.exists() for it in made):  # it was refused
             path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
+            for empty in (path.parent, path.parent.parent):
+                with contextlib.suppress(OSError):
+                    empty.rmdir()
 
 
 def _learned_benchmark(ancestor: Ancestor, folder: Path) -> BenchmarkSpec:
-    """The benchmark that a run in a folder learned; data sets are looked for where they were, then where the benchmark's
+    """The benchmark that a run in a folder learned; data are looked for where they were, then where the benchmark's
     file has them now, which may have moved with the results."""
     record = ancestor.record
     if ancestor.benchmark is None:
         what, remedy = f"run {record.run_id} does not say what it learned", "give all tasks: --benchmark FILE.toml"
         raise RequestError(what, where="--data", remedy=remedy)
-    spec = BenchmarkSpec.model_validate(ancestor.benchmark)
+    spec = ancestor.benchmark
     if record.benchmark_file is None or all(_is_there(it) for it in spec.datasets.values()):
         return spec
-    file = absolute(folder.parent.parent / record.benchmark_file)
+    file = folder.parent.parent / record.benchmark_file
     moved = BenchmarkFile(file).load(record.benchmark_overrides).datasets if file.is_file() else {}
     found = {name: it if _is_there(it) else moved.get(name, it) for name, it in spec.datasets.items()}
     return spec.model_copy(update={"datasets": found})
@@ -124,19 +129,14 @@ def _is_there(definition: Any) -> bool:
     return not hasattr(definition, "path") or definition.path.exists()
 
 
-def _write(document: Mapping[str, Any], results: Path) -> tuple[Path, bool]:
-    """Write a benchmark file, with paths from its folder; return its path, and whether there was none."""
-    folder = absolute(results) / "streams" / "of"
+def _text(document: Mapping[str, Any], results: Path) -> str:
+    """A benchmark file, with paths from its folder below the results, which may be moved together with the data."""
+    folder = absolute(results) / "streams" / "any"
     defined = {
         name: {key: os.path.relpath(it, folder) if key == "path" else it for key, it in own.items()}
         for name, own in document["datasets"].items()
     }
-    text = toml_text({**document, "datasets": defined})
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    path = folder.with_name(f"{document['name']}-{digest}") / f"{document['name']}.toml"
-    is_new = not path.exists()
-    write_once(path, text.encode(), "choose another folder with --results")
-    return path, is_new
+    return toml_text({**document, "datasets": defined})
 
 
 def longer_document(

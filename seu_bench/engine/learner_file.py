@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.commands import command
 from seu_bench.config.options import format_errors
 from seu_bench.data.streams import TaskStream
@@ -47,7 +48,7 @@ class LearnerSeal(BaseModel):
     schema_version: Literal[1] = 1
     run_id: FileName
     tasks: tuple[dict[str, Any], ...]
-    benchmark: dict[str, Any] | None = None
+    benchmark: BenchmarkSpec | None = None
     state: Any
 
 
@@ -59,13 +60,13 @@ class Ancestor:
         record: its record.
         state: of its strategy behind the last task.
         tasks: what made each of its tasks (:attr:`~seu_bench.data.streams.TaskStream.identities`).
-        benchmark: that it learned, as :class:`~seu_bench.config.benchmark.BenchmarkSpec` takes it.
+        benchmark: that it learned, with absolute paths.
     """
 
     record: Record
     state: Mapping[str, Any]
     tasks: Sequence[Mapping[str, Any]]
-    benchmark: Mapping[str, Any] | None = None
+    benchmark: BenchmarkSpec | None = None
 
     @classmethod
     def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
@@ -115,14 +116,16 @@ def learner_bytes(
     state: Mapping[str, Any],
     tasks: Sequence[Mapping[str, Any]],
     run_id: str,
-    benchmark: Mapping[str, Any] | None = None,
+    benchmark: BenchmarkSpec | None = None,
 ) -> bytes:
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
     own = {key: value for key, value in state.items() if key not in ("weights", "own_now")}
     text = json.dumps(
         {
-            **dict(LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None)),
+            **LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None).model_dump(
+                mode="json"
+            ),
             "state": _plain(own, "", tensors),
         },
         sort_keys=True,

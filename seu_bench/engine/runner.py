@@ -171,7 +171,8 @@ class _Run:
             self.strategy = self.checkpoints.resume(self.strategy, self._build, self.recorder, self.device)
         if self.parent is not None and self.recorder.evaluated < len(self.parent.tasks):
             self._continue_from(self.parent)
-        if self.strategy.learned < self._known_tasks() or getattr(self.strategy, "revisits_tasks", False):
+        known = self._known_tasks()
+        if known and (self.strategy.learned < known or getattr(self.strategy, "revisits_tasks", False)):
             self.stream = self._stream(0)
         self.folder.remove_remains()
         self._update(status="running", error=None)
@@ -334,8 +335,8 @@ class _Run:
             return {}
         spec = self.run.spec
         try:
-            benchmark = spec.benchmark.model_dump(mode="json")
-            content = learner_bytes(self.strategy.state_dict(), self.stream.identities, spec.run_id, benchmark)
+            state = self.strategy.state_dict()
+            content = learner_bytes(state, self.stream.identities, spec.run_id, spec.benchmark)
         except TypeError as error:  # of a strategy whose state is of kinds that cannot be written as data
             self.hooks.notice(f"no learner is kept, and no further task can follow: {error}")
             return {}
