@@ -70,7 +70,8 @@ class ProgressDisplay(_Display):
         known = 0 if record.parent is None else record.parent.tasks
         own = replace(cost, stages=tuple(stage for stage in cost.stages if stage.task >= known))
         time = "" if any(stage.task >= known for stage in record.stages) else self._foretell(own)
-        tasks = f"{self._tasks - known} more than {known} tasks" if known else f"{self._tasks} tasks"
+        tasks = f"task{'s' * (self._tasks - known > 1)} {', '.join(record.task_names[known:])} after {known}"
+        tasks = tasks if known else f"{self._tasks} tasks"
         self.say(f"{what}: {tasks}, {own.all_passes:,} image passes{time}")
         self.bars.reset(self._run, total=max(1, cost.all_passes), completed=self._passed)
         self.bars.start()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkFile, BenchmarkSpec
+from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
@@ -174,11 +175,10 @@ def longer_document(
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
     document["stream"] = {"kind": "datasets", **shared, "tasks": tasks}
     document["datasets"] = datasets
-    own_protocol = spec.protocols[record.protocol].model_dump(
-        mode="json", exclude_unset=True, exclude_none=True, exclude={"tuned"}
-    )
-    if own_protocol != STANDARD_PROTOCOLS.get(record.protocol):
-        document["protocols"] = {record.protocol: own_protocol}
+    protocol = spec.protocols[record.protocol].model_copy(update={"tuned": {}})
+    if protocol != ProtocolSpec.model_validate(STANDARD_PROTOCOLS.get(record.protocol, {})):
+        own = protocol.model_dump(mode="json", exclude_none=True, exclude={"tuned"})
+        document["protocols"] = {record.protocol: own}
     return document
 
 

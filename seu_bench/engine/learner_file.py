@@ -121,15 +121,9 @@ def learner_bytes(
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
     own = {key: value for key, value in state.items() if key not in ("weights", "own_now")}
-    text = json.dumps(
-        {
-            **LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None).model_dump(
-                mode="json"
-            ),
-            "state": _plain(own, "", tensors),
-        },
-        sort_keys=True,
-    )
+    seal = LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None)
+    # In the order of its keys: that of a benchmark's tasks is the order in which they are learned.
+    text = json.dumps({**seal.model_dump(mode="json"), "state": _plain(own, "", tensors)})
     return save(tensors, {KEY: text})
 
 
