@@ -101,7 +101,9 @@ def extend(
         return object() if watcher is None else watcher(resolved)
 
     try:
-        return launch(request, registry, watcher=watch, stop=stop, parent=ancestor)
+        outcome = launch(request, registry, watcher=watch, stop=stop, parent=ancestor)
+        ancestor.check_record(outcome.record)  # which may have been finished before, and be another one
+        return outcome
     finally:
         if path is not None and is_new and not any(it.exists() for it in made):  # it was refused
             path.unlink(missing_ok=True)

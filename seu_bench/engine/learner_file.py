@@ -35,6 +35,7 @@ _SETTINGS: Final = (
     *("strategy", "searcher", "creator", "options", "searcher_options", "creator_options", "seed", "scenario"),
     *("limit", "synthetic", "precision", "threads", "evaluation", "attach", "input_kind", "input_shape", "vocabulary"),
 )
+_OF_TASKS: Final = ("task_classes", "task_class_names", "task_images", "task_inputs")
 _PLAIN: Final = (type(None), bool, int, float, str)
 
 
@@ -81,28 +82,33 @@ class Ancestor:
     def check(self, stream: TaskStream, present: Record) -> None:
         """Refuse a run that begins as ``present`` on a stream: its first tasks, or how it learns, are not this run's,
         or no further task follows."""
-        record, where = self.record, self.record.run_id
+        record = self.record
         for place, (known, found) in enumerate(zip(self.tasks, stream.identities, strict=False)):
             if other := [key for key in known if json.loads(json.dumps(found.get(key))) != known[key]]:
                 what = f"task {place} ({record.task_names[place]!r}) is not the one that run {record.run_id} learned"
                 remedy = "bring its data back as they were, or run all tasks anew"
-                raise RequestError(f"{what}: its {' and '.join(other)} differ", where=where, remedy=remedy)
-        if (tasks := len(stream.identities)) <= len(self.tasks):
-            what = f"the benchmark has {tasks} tasks, and run {record.run_id} learned {len(self.tasks)}"
+                raise RequestError(f"{what}: its {' and '.join(other)} differ", where=record.run_id, remedy=remedy)
+        self.check_record(present)
+
+    def check_record(self, present: Record) -> None:
+        """Refuse a run as :meth:`check`, as far as its record tells of that."""
+        record, known, tasks = self.record, len(self.tasks), len(present.task_names)
+        if tasks <= known:
+            what = f"the benchmark has {tasks} tasks, and run {record.run_id} learned {known}"
             remedy = f"give the data of a further one: {command('extend', record.run_id, data='FOLDER')}"
-            raise RequestError(what, where=where, remedy=remedy)
-        settings = [_settings(it, len(self.tasks)) for it in (record, present)]
-        if other := [key for key, value in settings[0].items() if settings[1][key] != value]:
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+        settings = [_settings(it, known) for it in (record, present)]
+        if other := [key for key, value in settings[0].items() if settings[1].get(key) != value]:
             what = f"its first tasks would be learned otherwise than by run {record.run_id}: {', '.join(other)} differ"
-            raise RequestError(what, where=where, remedy="give the benchmark as the run learned it, with further tasks")
+            remedy = "give the benchmark as the run learned it, with further tasks"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
 
 
 def _settings(record: Record, tasks: int) -> dict[str, Any]:
     """What decides how the first tasks of a record are learned, and their outputs, as plain values."""
-    found: dict[str, Any] = record.model_dump(mode="json", include=set(_SETTINGS)) | protocol_settings(record)
+    document = record.model_dump(mode="json", include={*_SETTINGS, *_OF_TASKS})
     # Outputs are numbered as they are met, and are written down where classes come back, perhaps in a later task.
-    named = [list(names) for names in record.task_class_names[:tasks]]
-    return found | {"classes of tasks": list(record.task_classes[:tasks]), "names of classes": named}
+    return document | {key: document[key][:tasks] for key in _OF_TASKS} | protocol_settings(record)
 
 
 def needs_whole_stream(strategy: Any) -> str | None:
