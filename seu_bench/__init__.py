@@ -4,7 +4,7 @@ Example::
 
     record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
     seu_bench.leaderboard("results")
-    seu_bench.load_model(record.run_id)(images, task=0)
+    seu_bench.load_model(record.run_id).predict("pictures/", task=0).labels
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .api import leaderboard, run, sweep, tune
     from .avalanche import make_strategy
     from .data.arrays import stream
+    from .engine.prediction import Predictions
     from .engine.saved_model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from .training.method import Method
 
 __all__ = [
-    "Balanced", "Herded", "LazyFactory", "Method", "Register", "Reservoir", "Ring", "__version__", "hookimpl",
-    "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
+    "Balanced", "Herded", "LazyFactory", "Method", "Predictions", "Register", "Reservoir", "Ring", "__version__",
+    "hookimpl", "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -18,9 +18,9 @@ from sklearn import datasets
 
 from seu_bench import hookimpl, load_model
 from seu_bench.config import Request
+from seu_bench.engine.onnx_export import onnx_bytes
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model import onnx_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.engine.verification import verify
 from seu_bench.errors import Interruption, RequestError
