@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -263,7 +264,12 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     sources, packages = _find_sources(registry, benchmark)
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
-    benchmark = number_classes(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+
+    @cache  # each task may ask for the same
+    def info_of(name: str) -> DatasetInfo:
+        return _infos({name: sources[name]}, packages, request.data_root)[name]
+
+    benchmark = number_classes(benchmark, info_of)
     if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
         overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
