@@ -297,15 +297,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
 
 def _find_sources(registry: Registry, benchmark: BenchmarkSpec) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the sources of a benchmark's data sets, and the packages of those that it does not define, by name."""
-    sources: dict[str, Any] = {}
-    packages: dict[str, str] = {}
-    for name in dataset_names(benchmark):
-        if name in benchmark.datasets:
-            sources[name] = definition_source(benchmark.datasets[name], name)
-        else:
-            entry = registry.datasets.find(name)
-            sources[name], packages[name] = entry.factory, entry.package
-    return sources, packages
+    names, own = dataset_names(benchmark), benchmark.datasets
+    others = {name: registry.datasets.find(name) for name in names if name not in own}
+    sources = {name: definition_source(own[name], name) if name in own else others[name].factory for name in names}
+    return sources, {name: entry.package for name, entry in others.items()}
 
 
 def dataset_infos(registry: Registry, benchmark: BenchmarkSpec, data_root: Path | None) -> dict[str, DatasetInfo]:
