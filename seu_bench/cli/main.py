@@ -53,7 +53,8 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
-    "export": _core("export:export", "Export the network of one task to ONNX."),
+    "predict": _core("predict:predict", "Predict the classes of pictures with the model of a run."),
+    "export": _core("export:export", "Export the model of a run to ONNX."),
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),

@@ -9,16 +9,21 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .environment import describe_environment, installed_versions
     from .launcher import launch
+    from .model_card import ModelCard
+    from .onnx_export import export_onnx
+    from .prediction import Predictions
     from .resolve import ResolvedRun
     from .run_folder import RunState, find_state, list_runs
     from .runner import Outcome, execute
-    from .saved_model import LearnedModel, export_onnx, load_model
+    from .saved_model import LearnedModel, load_model
     from .stopping import StopRequest
     from .verification import Verification, verify
 
 __all__ = [
     "LearnedModel",
+    "ModelCard",
     "Outcome",
+    "Predictions",
     "ResolvedRun",
     "RunState",
     "StopRequest",

@@ -1,4 +1,4 @@
-"""Models of finished runs: saved beside the record, loaded without a data set, and exported as ONNX.
+"""Models of finished runs: saved beside the record, loaded without a data set, and asked.
 
 ``model.safetensors`` is data that nothing executes. Its metadata is one JSON text under the key ``seu_bench``: several
 keys would come out in random order, and two equal runs are to leave equal bytes.
@@ -6,14 +6,9 @@ keys would come out in random order, and two equal runs are to leave equal bytes
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import importlib.util
-import io
 import json
-import logging
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,17 +27,17 @@ from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
+from seu_bench.engine.model_card import ModelCard
+from seu_bench.engine.prediction import Predictions, concatenate, predict_batches
 from seu_bench.engine.resolve import find_backbone, find_component, find_space
-from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
+from seu_bench.errors import PluginError, ResultsError, SeuBenchError
+from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import FileName, Record, TaskInput, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
-from seu_bench.results.record_metrics import measured_rows
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.task_inference import TaskInference, task_inference
-from seu_bench.utils.files import check_output, write_atomic
-from seu_bench.utils.progress import bar
 from seu_bench.utils.reading import read_file
 
 #: The only key of a file's metadata.
@@ -60,6 +55,7 @@ class Seal(BaseModel):
         architecture: what ``MultiHeadModel.load_architecture`` is given.
         shared: names of tensors that are another one by another name, with that name; the file has each once.
         record: the fields :data:`SEALED` of the record as they were when the run was finished.
+        card: what the model takes and answers, for readers without the record; older files have none.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -70,6 +66,7 @@ class Seal(BaseModel):
     architecture: dict[str, Any]
     shared: dict[str, str] = Field(default_factory=dict)
     record: dict[str, Any]
+    card: dict[str, Any] | None = None
 
 
 def model_bytes(model: MultiHeadModel, record: Record) -> bytes:
@@ -87,7 +84,8 @@ def model_bytes(model: MultiHeadModel, record: Record) -> bytes:
             tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
     copy = record.model_dump(mode="json", include=SEALED)
     try:
-        seal = Seal(run_id=record.run_id, architecture=model.architecture(), shared=shared, record=copy)
+        card = ModelCard.of(record).model_dump(mode="json")
+        seal = Seal(run_id=record.run_id, architecture=model.architecture(), shared=shared, record=copy, card=card)
         text = json.dumps(dict(seal), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         what = f"the architecture of strategy {record.strategy!r} cannot be saved: {error}"
@@ -152,11 +150,13 @@ class RawInput(nn.Module):
 
 
 class LearnedModel(nn.Module):
-    """Model of a finished run: ``model(images, task)`` gives logits ``[N, classes_per_task[task]]`` of a learned task.
+    """Model of a finished run: ``model.predict("pictures/")``, and the network below it.
 
-    Where the run was not told tasks at test time ``model(images)`` answers as it did.
+    ``model(images, task)`` gives logits ``[N, classes_per_task[task]]`` of a learned task. Where the run was not told
+    tasks at test time ``model(images)`` answers as it did.
 
     Attributes:
+        card: what the model takes and what its outputs mean.
         run_id: whose model it is.
         task_names, classes_per_task: name and number of outputs of each task, in the order in which they were learned.
         learned: the tasks that can be asked for, by index.
@@ -172,11 +172,12 @@ class LearnedModel(nn.Module):
         super().__init__()
         self.network = network
         self.inference = inference
+        self.card = ModelCard.of(record)
         self.scenario = record.scenario
         self.run_id = record.run_id
         self.task_names = record.task_names
         self.classes_per_task = network.classes_per_task
-        self.learned = learned_tasks(record)
+        self.learned = self.card.learned
         self.input_shape = record.input_shape
         self.inputs = [
             RawInput(it, InputShape(record.input_kind, record.input_shape or it.shape, record.vocabulary))
@@ -184,18 +185,12 @@ class LearnedModel(nn.Module):
         ]
         self.genotypes = record.genotypes
         self.paths = record.paths
-        self._class_names = [
-            [record.class_name(task, place) for place in range(classes)]
-            for task, classes in enumerate(self.classes_per_task)
-        ]
         self.eval()
         self.requires_grad_(False)
 
-    def class_names(self, task: int) -> list[str]:
+    def class_names(self, task: int | None = None) -> list[str]:
         """Name of the class of each logit of ``model(images, task)``; its number where the data set names none."""
-        if self.scenario == "class" and self.inference is None:  # one head, which has grown
-            return [name for learned in self.learned for name in self._class_names[learned]]
-        return self._class_names[task]
+        return list(self.card.classes_of(task))
 
     def preprocess(self, raw: Tensor, task: int) -> Tensor:
         """Make what :meth:`forward` takes of samples of a task as the data set has them, e.g. 8-bit images."""
@@ -212,29 +207,52 @@ class LearnedModel(nn.Module):
         Raises:
             RequestError: the task was not learned, or must be given.
         """
-        if task is None and self.scenario == "task":
-            what = f"run {self.run_id} was task-incremental: its model needs the task of the images"
-            raise RequestError(what, remedy=f"give one that it learned: {', '.join(map(str, self.learned))}")
-        if task is None and self.inference is not None:
-            return self.inference(self.network, images, len(self.learned))
-        task = self.learned[-1] if task is None else task
-        self.check_task(task)
-        logits: Tensor = self.network.forward_single_task(images, task)
-        return logits
+        if task is None and self.scenario != "task":
+            if self.inference is not None:
+                return self.inference(self.network, images, len(self.learned))
+            task = self.learned[-1]
+        return self.network.forward_single_task(images, self.card.find_task(task) or 0)
 
-    def check_task(self, task: int) -> None:
-        """Refuse a task that was not learned by a RequestError that names those that were."""
-        if task not in self.learned:
-            named = f" ({self.task_names[task]!r})" if 0 <= task < len(self.task_names) else ""
-            known = ", ".join(f"{learned} ({self.task_names[learned]!r})" for learned in self.learned) or "none"
-            what = f"run {self.run_id} has not learned task {task}{named}"
-            raise RequestError(what, remedy=f"the tasks that it learned: {known}")
+    def predict(self, inputs: Any, *, task: int | str | None = None, batch_size: int = 64) -> Predictions:
+        """Predict the classes of new samples.
 
+        Args:
+            inputs: files of images and folders, which are searched; images of Pillow; arrays or tensors of one image or
+                several, ``[N, H, W, C]``, ``[N, C, H, W]``, ``[N, H, W]``, ``[H, W, C]`` or ``[H, W]``, whole numbers
+                in 0..255 or floating point in [0, 1]; a sequence of such. Of any size: they are made grey or coloured
+                and resized as the run's own files were. Of runs on features ``[N, D]`` as the data set has them, on
+                tokens ``[N, L]``.
+            task: of the samples, by name or index; needed where the run is task-incremental, or prepared the samples of
+                its tasks in different ways.
+            batch_size: of the samples that are decoded and computed at once.
 
-def learned_tasks(record: Record) -> tuple[int, ...]:
-    """The tasks of a run that can be answered at its end: those of the last row of the matrix with a measurement."""
-    rows = (record.accuracy_matrix[row] for row in measured_rows(record)[-1:])
-    return tuple(task for row in rows for task, value in enumerate(row) if value is not None)
+        Returns:
+            Names and probabilities of classes, in the order of ``inputs``; the files of a folder by relative path.
+
+        Raises:
+            RequestError: the task must be given, or was not learned; the inputs are none that the model takes.
+            DataError: files are missing, or are no usable images.
+
+        Example:
+            ``load_model(run).predict(["a.jpg", "b.png"]).top(3)``
+        """
+        number = self.card.find_task(task)
+        return concatenate(list(self.predict_batches(inputs, number, batch_size)), self.card.classes_of(number))
+
+    def predict_batches(self, inputs: Any, task: int | None = None, batch_size: int = 64) -> Iterator[Predictions]:
+        """Predict samples as :meth:`predict` does, and yield the answers to each batch, in bounded memory.
+
+        Where files are no usable images the error is raised behind the answers to all others.
+        """
+        number, device = self.card.find_task(task), next(iter(self.state_dict().values()), torch.empty(0)).device
+
+        def answer(raw: Tensor) -> Tensor:
+            samples = self.preprocess(raw, number or 0).to(device)
+            return self.forward(samples, number if self.card.has_task_outputs else None)
+
+        with modes_kept(self):
+            self.eval()
+            yield from predict_batches(self.card, answer, inputs, number, batch_size)
 
 
 def load_model(
@@ -326,105 +344,3 @@ def _fill(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         told = f"{name} is {found.get(name, 'missing')}, not {wanted.get(name, 'in the model')}"
         raise ValueError(f"the weights do not fit the model: {told}")
     network.load_state_dict(dict(tensors), strict=True)
-
-
-class TaskNetwork(nn.Module):
-    """One task of a model: samples as the data set has them, e.g. 8-bit pixels, to logits ``[N, num_classes]``."""
-
-    def __init__(self, model: LearnedModel, task: int) -> None:
-        super().__init__()
-        self.network = model.network.alone(task)
-        self.task = task
-        self.preprocess = model.inputs[task]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits of the task."""
-        logits: Tensor = self.network.forward_single_task(self.preprocess(images), self.task)
-        return logits
-
-
-def export_onnx(run: str | Path, task: int, *, results: Path = Path("results"), output: Path | None = None) -> Path:
-    """Write the network of one learned task of a run, from raw samples to logits, for batches of any size.
-
-    Raw are 8-bit pixels, features (float32) or ids of tokens (int64).
-
-    Args:
-        run: a run id, a unique beginning of one, or a run's folder.
-        task: 0-based, in the order in which tasks were learned.
-        output: the file; ``task-<task>.onnx`` in the run's folder by default.
-
-    Returns:
-        The file, whose metadata names the run, the task and the class of each logit.
-
-    Raises:
-        RequestError: the task was not learned, or a package is not installed.
-        ResultsError: there is no such run, its weights cannot be used, or the file cannot be written.
-    """
-    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
-        what, remedy = f"writing ONNX needs {' and '.join(missing)}", "pip install 'seu-bench[export]'"
-        raise RequestError(what, where="seu-bench export", remedy=remedy)
-    model = load_model(run, results)
-    model.check_task(task)
-    path = find_run(results, str(run)) / f"task-{task}.onnx" if output is None else output
-    check_output(path)
-    with bar("writing ONNX"):
-        write_atomic(path, onnx_bytes(model, task))
-    return path
-
-
-#: Of each kind of sample the name and type of the graph's input, and what to give it.
-_RAW: Final[dict[str, tuple[str, torch.dtype, str]]] = {
-    "image": ("images", torch.uint8, "uint8, pixels from 0 to 255, {}; the graph normalises them"),
-    "features": ("features", torch.float32, "float32, as the data set has them, {}; the graph standardises them"),
-    "tokens": ("tokens", torch.int64, "int64, {}, ids of a vocabulary of {}"),
-}
-
-
-def onnx_bytes(model: LearnedModel, task: int) -> bytes:
-    """The network of one learned task as ONNX."""
-    shape, kind = model.inputs[task].shape, model.inputs[task].takes.kind
-    name, dtype, told = _RAW[kind]
-    try:
-        with _silence():
-            program: Any = torch.onnx.export(
-                TaskNetwork(model, task).eval(),
-                (torch.zeros((2, *shape), dtype=dtype),),
-                input_names=[name],
-                output_names=["logits"],
-                dynamic_shapes=({0: torch.export.Dim("batch")},),
-                dynamo=True,
-                verbose=False,
-            )
-        document = program.model_proto
-    except Exception as error:  # any layer of a plugin's may be one that the exporter does not know
-        first = next(iter(str(error).splitlines()), "")
-        what = f"task {task} of run {model.run_id} cannot be written as ONNX: {type(error).__name__}: {first}"
-        raise ResultsError(what, remedy="report it to the author of the strategy or of the backbone") from error
-    # Stack traces and module names reveal folders of this machine, and are most of a small file.
-    graph = document.graph
-    for part in (document, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        part.ClearField("metadata_props")
-    about = {
-        "run_id": model.run_id,
-        "task": str(task),
-        "task_name": model.task_names[task],
-        name: told.format(f"[N, {', '.join(map(str, shape))}]", model.inputs[task].takes.vocabulary),
-        "classes": json.dumps(model.class_names(task), ensure_ascii=False),
-    }
-    for key, value in about.items():
-        document.metadata_props.add(key=key, value=value)
-    content: bytes = document.SerializeToString(deterministic=True)
-    return content
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the exporter's own words off the terminal; it prints the whole graph where it fails."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(logging.disable, logging.root.manager.disable)
-        logging.disable(logging.CRITICAL)
-        for redirect in (contextlib.redirect_stdout, contextlib.redirect_stderr):
-            stack.enter_context(redirect(io.StringIO()))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        yield

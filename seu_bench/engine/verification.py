@@ -17,6 +17,7 @@ from seu_bench.data.dataset import InputShape
 from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.engine.environment import choose_device
+from seu_bench.engine.model_card import learned_tasks
 from seu_bench.engine.recorder import stream_fields
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.saved_model import (
@@ -24,7 +25,6 @@ from seu_bench.engine.saved_model import (
     SIZES,
     LearnedModel,
     build_model,
-    learned_tasks,
     parse_weights,
     read_weights,
 )
