@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkSpec
 from seu_bench.config.options import split_by_prefix
+from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.tasks import ordered_tasks
@@ -29,6 +30,8 @@ from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.reading import absolute
 
+#: Fields of a request that decide no result.
+_EXECUTION: Final = {*ExecutionFields.model_fields, "restart", "max_seconds"} - {"match", "results"}
 #: Of each kind of samples: endings of a file, or of a folder none, and the kind of its table in a benchmark file.
 _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "image": {"": "folder", ".csv": "files", ".npz": "npz"},
@@ -68,10 +71,14 @@ def extend(
         RequestError: the strategy cannot learn a further task, or the stream does not begin with the run's tasks.
         SeuBenchError: as of any run.
     """
+    if decisive := sorted(execution.keys() & Request.model_fields.keys() - _EXECUTION):
+        what = f"{', '.join(decisive)} of a run cannot change when it is extended"
+        raise RequestError(what, remedy="leave it out, or run all tasks anew")
+    asked = Request(**execution)
     folder = find_run(results, str(run))
-    ancestor, given = Ancestor.read(folder), {"data_root": execution.get("data_root")}
+    ancestor, given = Ancestor.read(folder), {"data_root": asked.data_root}
     record = ancestor.record
-    own = None if record.benchmark_file is None else absolute(results / record.benchmark_file)
+    own = None if record.benchmark_file is None else absolute(folder).parents[1] / record.benchmark_file
     if (data is None) == (benchmark is None):
         remedy = "seu-bench extend RUN --data FOLDER, or seu-bench extend RUN --benchmark FILE.toml"
         raise RequestError("give the data of a further task, or a longer benchmark", where="--data", remedy=remedy)
@@ -84,7 +91,8 @@ def extend(
         request = request.model_copy(update={"options": left})
     else:
         request = request_of(record, **given).model_copy(update={"benchmark": benchmark})
-    request = request.model_copy(update={**execution, "results": results, "first_tasks": None})
+    request = request.model_copy(update={key: getattr(asked, key) for key in execution})
+    request = request.model_copy(update={"results": results, "first_tasks": None})
     return launch(request, registry, watcher=watcher, stop=stop, parent=ancestor)
 
 
