@@ -4,7 +4,7 @@ Example::
 
     record = seu_bench.run(strategy="seu", benchmark="split_digits", seed=0)
     seu_bench.leaderboard("results")
-    seu_bench.load_model(record.run_id)(images, task=0)
+    seu_bench.load_model(record.run_id).predict("pictures/", task=0).labels
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .avalanche import make_strategy
     from .data.arrays import stream
     from .engine.learner import Learner, load_learner
+    from .engine.prediction import Predictions
     from .engine.saved_model import load_model
     from .hookspecs import hookimpl
     from .plugin.registration import LazyFactory, Register
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from .training.method import Method
 
 __all__ = [
-    "Balanced", "Herded", "LazyFactory", "Learner", "Method", "Register", "Reservoir", "Ring", "__version__", "extend",
-    "hookimpl", "leaderboard", "load_learner", "load_model", "load_records", "make_strategy", "run", "stream", "sweep",
-    "tune",
+    "Balanced", "Herded", "LazyFactory", "Learner", "Method", "Predictions", "Register", "Reservoir", "Ring",
+    "__version__", "extend", "hookimpl", "leaderboard", "load_learner", "load_model", "load_records", "make_strategy",
+    "run", "stream", "sweep", "tune",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from seu_bench.config.common_options import SpaceOptions
 from seu_bench.data import InputShape
-from seu_bench.engine.resolve import taken_inputs
 from seu_bench.engine.onnx_export import onnx_bytes
+from seu_bench.engine.resolve import taken_inputs
 from seu_bench.engine.saved_model import build_model, parse_weights, read_weights
 from seu_bench.engine.verification import verify
 from seu_bench.errors import RequestError

@@ -165,7 +165,7 @@ class RawDataset:
 
     def without_train(self) -> RawDataset:
         """The data set with a copy of its test images and no training images, all of whose labels stay."""
-        train = RawSplit(self.train.images[:0], self.train.labels)
+        train = RawSplit(self.train.images[:0].copy(), self.train.labels)  # a view would hold all of them
         test = RawSplit(np.array(self.test.images), self.test.labels)
         return replace(self, train=train, test=test, known_checksums=self.known_checksums or self.read_checksums())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
@@ -44,18 +45,23 @@ def with_benchmark_file(request: Request, known: Container[str]) -> Request:
         ResultsError: the file cannot be written.
     """
     benchmark = request.benchmark
-    is_folder = bool(benchmark) and (benchmark.endswith("/") or absolute(benchmark).is_dir())
-    if benchmark in known or not (is_folder or benchmark.lower().endswith(".csv")):
+    is_own = benchmark.endswith(("/", ".csv", ".CSV")) or (benchmark and os.path.isdir(absolute(benchmark)))  # noqa: PTH112
+    if benchmark in known or not is_own:
         if request.classes_per_task is None and request.size is None:
             return request
         what = f"{benchmark!r} is no folder of images and no list of files, for which classes per task and size are"
         remedy = "give a folder's path, ending in /, or change the benchmark by -o benchmark.stream.KEY"
         raise RequestError(what, where="--classes-per-task, --size", remedy=remedy)
-    name, text = own_benchmark(request, known, absolute(benchmark))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    path = absolute(request.results) / "streams" / f"{name}-{digest}" / f"{name}.toml"
-    write_once(path, text.encode(), "choose another folder with --results")
+    path = keep_benchmark(*own_benchmark(request, known, absolute(benchmark)), request.results)
     return request.model_copy(update={"benchmark": str(path), "classes_per_task": None, "size": None})
+
+
+def keep_benchmark(name: str, text: str, results: Path) -> Path:
+    """Write a benchmark file below the results folder, where the same text has the same path, and return that path."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    path = absolute(results) / "streams" / f"{name}-{digest}" / f"{name}.toml"
+    write_once(path, text.encode(), "choose another folder with --results")
+    return path
 
 
 def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[str, str]:
@@ -64,7 +70,7 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
     The errors are those of :func:`with_benchmark_file`.
     """
     place = absolute(request.benchmark)
-    if not place.exists():
+    if not os.path.exists(place):  # noqa: PTH110  # which is false where a path cannot be one
         remedy = "correct the path that is given as the benchmark"
         raise DataMissingError("there is no such folder or list of files", where=str(place), remedy=remedy)
     is_list = place.suffix.lower() == ".csv" and not place.is_dir()
@@ -137,24 +143,27 @@ def _parts(folder: Path) -> list[str]:
     A DataError says what else it is.
     """
     is_split = _is_split(folder)
+    top, below = (folder / "train", folder / "TASK/train") if is_split else (folder, folder / "TASK")
     found: dict[str, list[str]] = {}
-    for each in _folders(folder / "train" if is_split else folder):
+    for each in _folders(top):
         layout = _LAYOUTS[_has_images(each), _is_split(each) or any(map(_has_images, _folders(each)))]
         found.setdefault(layout, []).append(each.name)
     extra = [each.name for each in _folders(folder) if each.name.casefold() not in SPLIT_NAMES] if is_split else []
+    extra += [f"images in {top}"] if _has_images(top) else []
     if set(found) <= {"images"} and not extra:
         return []
     tasks = found.get("folders of images", [])
-    if len(found) == 1 and len(tasks) > 1 and not is_split and not set(map(str.casefold, tasks)) <= SPLIT_NAMES:
+    if (
+        len(found) == 1
+        and len(tasks) > 1
+        and not (is_split or extra)
+        and not set(map(str.casefold, tasks)) <= SPLIT_NAMES
+    ):
         return tasks
     told = [f"{_some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
-    told += [f"{_some(extra)} beside train and test"] if extra else []
-    top = f"{folder}/train" if is_split else f"{folder}"
-    below = f"{folder}/TASK/train" if is_split else f"{folder}/TASK"
+    told += [f"there are {_some(extra)} beside them"] if extra else []
     what = f"its sub-folders are neither all class folders nor all tasks: {'; '.join(told)}"
-    remedy = (
-        f"give {top}/CLASS/1.png, or {below}/CLASS/1.png of two tasks at least, and move all other folders out of it"
-    )
+    remedy = f"give {top}/CLASS/1.png, or {below}/CLASS/1.png of two tasks at least, and move all else out of it"
     raise DataError(what, where=str(folder), remedy=remedy)
 
 

@@ -109,11 +109,13 @@ def build_stream(
     """
     device = torch.device("cpu") if device is None else device
     done = learned_datasets(spec, seed, learned) if evaluation == "test" else ()
-    raw: dict[str, RawDataset] = {}
-    for name in track(dataset_names(spec), "reading data sets"):
+
+    def read(name: str) -> RawDataset:
         data = load(name)
         data = (data.without_test() if evaluation == "validation" else data).check()
-        raw[name] = data.without_train() if name in done else data
+        return data.without_train() if name in done else data
+
+    raw = {name: read(name) for name in track(dataset_names(spec), "reading data sets")}
     infos = {name: data.info for name, data in raw.items()}
     spec = number_classes(spec, infos.__getitem__)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}

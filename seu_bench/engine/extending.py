@@ -5,7 +5,6 @@ What it ends with is, bit by bit, what a run of all tasks from nothing would end
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from seu_bench.config.options import split_by_prefix
 from seu_bench.config.run import ExecutionFields, Request
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
+from seu_bench.data.own_folders import keep_benchmark
 from seu_bench.data.tasks import ordered_tasks
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
@@ -27,7 +27,6 @@ from seu_bench.errors import RequestError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
 from seu_bench.results.record_files import find_run
-from seu_bench.utils.files import write_atomic
 from seu_bench.utils.reading import absolute
 
 #: Fields of a request that decide no result.
@@ -99,12 +98,7 @@ def extend(
 def _write_longer(run: ResolvedRun, record: Record, data: Path, name: str | None, results: Path) -> Path:
     """Write the benchmark file of the run's tasks and one of ``data``, and return its path."""
     document = longer_document(run, record, data, name or data.stem)
-    text = toml_text(document)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    path = absolute(results) / "streams" / f"{document['name']}-{digest}" / f"{document['name']}.toml"
-    if not path.is_file():
-        write_atomic(path, text.encode())
-    return path
+    return keep_benchmark(document["name"], toml_text(document), results)
 
 
 def longer_document(run: ResolvedRun, record: Record, data: Path, name: str) -> dict[str, Any]:

@@ -173,7 +173,8 @@ class _Run:
             self.strategy = self.checkpoints.resume(self.strategy, self._build, self.recorder, self.device)
         if self.parent is not None and not self.recorder.evaluated:
             self._continue_from(self.parent)
-        if self.strategy.learned < self._known_tasks() or getattr(self.strategy, "revisits_tasks", False):
+        known = self._known_tasks()
+        if known and (self.strategy.learned < known or getattr(self.strategy, "revisits_tasks", False)):
             self.stream = self._stream(0)
         self.folder.remove_remains()
         self._update(status="running", error=None)

@@ -138,7 +138,7 @@ def make_spec(given: Mapping[str, Any], file: Path | None = None) -> SweepSpec:
 
 def _read(file: Path) -> dict[str, Any]:
     def beside(path: str) -> str:
-        return str(file.parent / Path(path).expanduser())
+        return str(file.parent / Path(path).expanduser()) + "/" * path.endswith("/")
 
     document = read_toml(file, "sweep", _GUIDE)
     places = {key: beside(document[key]) for key in ("results", "data_root") if isinstance(document.get(key), str)}

@@ -39,7 +39,7 @@ def open_file(path: Path) -> BufferedReader:
 
 def absolute(path: str | Path) -> Path:
     """Return a path that does not depend on the working folder; links in it stay."""
-    return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100
+    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111  # which raise nothing
 
 
 def read_file(path: Path, largest: int | None = None) -> bytes:

@@ -17,7 +17,8 @@ from support.commands import SMALL_SEU, Command, RunFolders
 from torch import Tensor, nn
 
 import seu_bench
-from seu_bench.engine.saved_model import LearnedModel, export_onnx, load_model, onnx_bytes
+from seu_bench.engine.onnx_export import export_onnx, onnx_bytes
+from seu_bench.engine.saved_model import LearnedModel, load_model
 from seu_bench.errors import ResultsError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
@@ -63,11 +64,11 @@ def folders(command: Command, results: Path) -> RunFolders:
 def computed(content: bytes, images: Tensor) -> Any:
     """Logits by onnxruntime, of 8-bit pixels."""
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    (given,), (out,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, given.type, given.shape[1:]) == ("images", "tensor(uint8)", list(images.shape[1:]))
-    assert isinstance(given.shape[0], str)
-    assert out.name == "logits"
-    return session.run(["logits"], {"images": images.numpy()})[0]
+    (given,) = session.get_inputs()
+    assert (given.name, given.type, given.shape[3]) == ("images", "tensor(uint8)", images.shape[1])
+    assert given.shape[:3] == ["batch", "height", "width"]
+    assert [out.name for out in session.get_outputs()] == ["logits", "probabilities"]
+    return session.run(["logits"], {"images": images.permute(0, 2, 3, 1).numpy()})[0]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,9 @@ def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, stra
     onnx.checker.check_model(document, full_check=True)
     told = {entry.key: entry.value for entry in document.metadata_props}
     record = read_record(folders[strategy])
-    assert told.pop("images").startswith("uint8, pixels from 0 to 255, [N, 1, 8, 8]")
+    assert told.pop("images").startswith("uint8, pixels from 0 to 255, [N, H, W, 1]")
     assert json.loads(told.pop("classes")) == list(record.task_class_names[task])
+    assert json.loads(told.pop("model_card")) == model.card.model_dump(mode="json")
     assert told == {"run_id": record.run_id, "task": str(task), "task_name": record.task_names[task]}
     # The other head's weights are nowhere in the file, and there is no room for more than the path's own.
     path_of_task = model.network.task_module(task)

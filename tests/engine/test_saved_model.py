@@ -17,8 +17,9 @@ from torch import nn
 
 import seu_bench
 from seu_bench.data.streams import build_stream
+from seu_bench.engine.model_card import ModelCard, learned_tasks
 from seu_bench.engine.resolve import resolve
-from seu_bench.engine.saved_model import KEY, LearnedModel, learned_tasks, load_model, model_bytes, parse_weights
+from seu_bench.engine.saved_model import KEY, LearnedModel, load_model, model_bytes, parse_weights
 from seu_bench.engine.verification import count_by_class, request_of
 from seu_bench.errors import PluginError, RequestError, ResultsError
 from seu_bench.models.backbone import BackboneModel
@@ -73,6 +74,7 @@ def test_finished_run_keeps_its_model(folders: RunFolders) -> None:
         document = json.loads((folder / "record.json").read_text())
         for name in ("accuracy_matrix", "params_total", "params_active", "macs", "genotypes", "paths", "choices"):
             assert seal["record"][name] == document[name], name
+        assert ModelCard.model_validate(seal["card"]) == ModelCard.of(record) == load_model(folder).card
     assert metadata((folders["naive"] / MODEL_NAME).read_bytes())["architecture"] == {}
 
 
@@ -151,6 +153,12 @@ def test_architecture_that_is_no_plain_value() -> None:
     with pytest.raises(PluginError, match="cannot be saved") as refused:
         model_bytes(Bad(nn.Flatten(), 4, (2,)), RECORD)
     assert refused.value.where == "Bad.architecture"
+
+
+def test_file_without_card(copy: Path) -> None:
+    """As earlier versions wrote it: the record says what it says."""
+    resealed(copy, {"card": None})
+    assert load_model(copy).card.run_id == read_record(copy).run_id
 
 
 def refused(folder: Path) -> ResultsError:

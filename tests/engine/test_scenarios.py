@@ -34,6 +34,7 @@ kind = "classes"
 dataset = "own"
 order = "fixed"
 groups = [[2, 0, 1], [4, 3]]
+input = { normalise = "data_set" }
 [datasets.own]
 kind = "npz"
 path = "data.npz"

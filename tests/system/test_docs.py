@@ -270,9 +270,12 @@ BEFORE = {
     "docs/guides/saved_models.md": """
         import torch, seu_bench
         record = seu_bench.run("seu", "split_digits", protocol="quick", options={"epochs": 1, "searcher.epochs": 1})
-        pixels = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
+        pictures = torch.zeros(2, 8, 8, dtype=torch.uint8)
         import pathlib
-        from seu_bench.engine.saved_model import onnx_bytes
+        from PIL import Image
+        from seu_bench.engine.onnx_export import onnx_bytes
+        for name in ("a.png", "b.png"):
+            Image.new("RGB", (20, 16)).save(name)
         pathlib.Path("task-2.onnx").write_bytes(onnx_bytes(seu_bench.load_model(record.run_id), 2))
     """,
     "docs/guides/strategies.md": """

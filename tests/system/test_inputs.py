@@ -18,9 +18,9 @@ from sklearn import datasets
 
 from seu_bench import hookimpl, load_model
 from seu_bench.config import Request
+from seu_bench.engine.onnx_export import onnx_bytes
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
-from seu_bench.engine.saved_model import onnx_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.engine.verification import verify
 from seu_bench.errors import Interruption, RequestError
@@ -72,7 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made["text"] = ("tokens", np.array([tokens(text) for each in texts for text in each]), labels, 2)
     for name, (kind, samples, labels, classes) in made.items():
         np.savez(folder / f"{name}.npz", allow_pickle=True, **{kind: samples, "labels": labels})
-        text = f'name = "{name}"\n[stream]\nkind = "classes"\ndataset = "own"\nclasses_per_task = {classes}\n'
+        text = f'name = "{name}"\ndefault_protocol = "paper"\n[stream]\nkind = "classes"\ndataset = "own"\n'
+        text += f"classes_per_task = {classes}\n"
         text += f'order = "fixed"\n[datasets.own]\nkind = "{kind}"\npath = "{name}.npz"\n'
         text += "[protocols.paper]\ntraining = { epochs = 15, batch_size = 16, learning_rate = 0.05 }\n"
         (folder / f"{name}.toml").write_text(text)
