@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import tomllib
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.data.arrays import as_labels, split_task, write_task
-from seu_bench.engine.extending import extend
+from seu_bench.data.own_folders import keep_benchmark
+from seu_bench.engine.extending import benchmark_text, extend
 from seu_bench.engine.learner_file import Ancestor
 from seu_bench.engine.model_card import ModelCard
 from seu_bench.engine.prediction import Predictions, sample_batches
@@ -24,10 +27,11 @@ from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.saved_model import LearnedModel, load_model
 from seu_bench.errors import DataError, RequestError, ResultsError
+from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import Record, read_record, record_digest, record_text
 from seu_bench.results.record_files import find_run
-from seu_bench.utils.files import write_atomic, write_once
+from seu_bench.utils.files import write_atomic
 from seu_bench.utils.locks import RunLock
 from seu_bench.utils.reading import absolute, list_folder, read_file
 
@@ -65,9 +69,9 @@ class Learner:
 
     def __init__(self, folder: Path, results: Path, plugin: str | Path | Sequence[str | Path] = ()) -> None:
         self.record = Ancestor.read(folder).record
-        self._folder, self._results, self._plugin = folder, absolute(results), plugin
+        self._folder, self._results, self._plugin = folder, Path(results).resolve(), plugin
         self._learned: list[Path] = []
-        self._scratch = Path(tempfile.mkdtemp(prefix="seu-bench-learner-"))
+        self._scratch = Path(tempfile.mkdtemp(prefix="seu-bench-learner-")).resolve()
         self._unsaved = [self._scratch]
         self._finalizer = weakref.finalize(self, _remove, self._unsaved)
 
@@ -173,21 +177,34 @@ class Learner:
         """
         parent: Record | None = None
         for source in self._learned:
-            record = read_record(source)
-            if parent is not None and record.parent is not None:  # which may have been there already
+            record = self._keep_benchmark(read_record(source))
+            if parent is not None and record.parent is not None:
                 known = record.parent.model_copy(update={"record_sha256": parent.record_sha256})
                 record = record.model_copy(update={"parent": known})
-                digest = record_digest(record.model_dump(mode="json"))
-                record = record.model_copy(update={"record_sha256": digest})
-            # Which lies in both folders at the same place, as what it names lies where it stays.
-            file = str(record.benchmark_file)
-            write_once(self._results / file, read_file(self._scratch / file), "choose another folder")
-            parent = self._keep(source, record)
+            digest = record_digest(record.model_dump(mode="json"))
+            parent = self._keep(source, record.model_copy(update={"record_sha256": digest}))
         if parent is not None:
             self.record, self._folder = parent, RunFolder(self._results, parent.run_id).folder
             self._learned, self._unsaved[:] = [], [self._scratch]
             shutil.rmtree(self._scratch)
         return self.record
+
+    def _keep_benchmark(self, record: Record) -> Record:
+        """Write the benchmark file of a run into the results folder, from which its paths are others, and return the
+        record that names it."""
+        source = self._scratch / str(record.benchmark_file)
+        document = tomllib.loads(read_file(source).decode())
+        for own in document["datasets"].values():
+            own |= {"path": absolute(source.parent / own["path"])} if "path" in own else {}
+        path = keep_benchmark(document["name"], benchmark_text(document, self._results), self._results)
+        written = {
+            "benchmark_file": os.path.relpath(path, self._results),
+            "code": tuple(
+                it.model_copy(update={"sha256": file_digest(path)}) if it.kind == "benchmark file" else it
+                for it in record.code
+            ),
+        }
+        return record.model_copy(update=written)
 
     def _keep(self, source: Path, record: Record) -> Record:
         """Copy a run into the results folder, its record last, and return the record that is there then."""
