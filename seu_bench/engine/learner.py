@@ -31,9 +31,9 @@ from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import Record, read_record, record_digest, record_text
 from seu_bench.results.record_files import find_run
-from seu_bench.utils.files import write_atomic
+from seu_bench.utils.files import write_atomic, write_once
 from seu_bench.utils.locks import RunLock
-from seu_bench.utils.reading import absolute, list_folder, read_file
+from seu_bench.utils.reading import absolute, read_file
 
 
 def load_learner(
@@ -69,11 +69,10 @@ class Learner:
 
     def __init__(self, folder: Path, results: Path, plugin: str | Path | Sequence[str | Path] = ()) -> None:
         self.record = Ancestor.read(folder).record
-        self._folder, self._results, self._plugin = folder, Path(results).resolve(), plugin
+        self._folder, self._results, self._plugin = absolute(folder), Path(results).resolve(), plugin
         self._learned: list[Path] = []
         self._scratch = Path(tempfile.mkdtemp(prefix="seu-bench-learner-")).resolve()
-        self._unsaved = [self._scratch]
-        self._finalizer = weakref.finalize(self, _remove, self._unsaved)
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
 
     @cached_property
     def model(self) -> LearnedModel:
@@ -117,12 +116,11 @@ class Learner:
             raise RequestError(f"labels are numbers, and classes of the run have names: {told}", remedy="give names")
         held = None if test is None else (self._samples(test[0]), _labels(test[1]))
         task = split_task(samples, labels, test_fraction) if held is None else (samples, labels, *held)
-        title, streams = name or f"task_{len(self.record.task_names) + 1}", self._results / "streams"
-        before = list_folder(streams)
-        file = write_task(task, title, streams)
-        self._unsaved += [file.parent] if file.parent not in before else []
-        own: dict[str, Any] = {"data": file, "name": title, "results": self._scratch, "watcher": self._check_classes}
-        outcome = extend(use_plugins(self._plugin), self._folder, **own, **execution)
+        title = name or f"task_{len(self.record.task_names) + 1}"
+        file = write_task(task, title, self._scratch / "streams")
+        own: dict[str, Any] = {"data": file, "name": title, "results": self._scratch, "keep_learner": True}
+        registry = use_plugins(self._plugin)
+        outcome = extend(registry, self._folder, watcher=self._check_classes, **own, **execution)
         self.record, self._folder = outcome.record, outcome.path.parent
         self._learned.append(self._folder)
         self.__dict__.pop("model", None)
@@ -177,37 +175,16 @@ class Learner:
         """
         parent: Record | None = None
         for source in self._learned:
-            record = self._keep_benchmark(read_record(source))
-            if parent is not None and record.parent is not None:
-                known = record.parent.model_copy(update={"record_sha256": parent.record_sha256})
-                record = record.model_copy(update={"parent": known})
-            digest = record_digest(record.model_dump(mode="json"))
-            parent = self._keep(source, record.model_copy(update={"record_sha256": digest}))
+            parent = self._keep(source, parent)
         if parent is not None:
             self.record, self._folder = parent, RunFolder(self._results, parent.run_id).folder
-            self._learned, self._unsaved[:] = [], [self._scratch]
+            self._learned = []
             shutil.rmtree(self._scratch)
         return self.record
 
-    def _keep_benchmark(self, record: Record) -> Record:
-        """Write the benchmark file of a run into the results folder, from which its paths are others, and return the
-        record that names it."""
-        source = self._scratch / str(record.benchmark_file)
-        document = tomllib.loads(read_file(source).decode())
-        for own in document["datasets"].values():
-            own |= {"path": absolute(source.parent / own["path"])} if "path" in own else {}
-        path = keep_benchmark(document["name"], benchmark_text(document, self._results), self._results)
-        written = {
-            "benchmark_file": os.path.relpath(path, self._results),
-            "code": tuple(
-                it.model_copy(update={"sha256": file_digest(path)}) if it.kind == "benchmark file" else it
-                for it in record.code
-            ),
-        }
-        return record.model_copy(update=written)
-
-    def _keep(self, source: Path, record: Record) -> Record:
+    def _keep(self, source: Path, parent: Record | None) -> Record:
         """Copy a run into the results folder, its record last, and return the record that is there then."""
+        record = read_record(source)
         target = RunFolder(self._results, record.run_id)
         lock = RunLock(target.folder)
         lock.acquire()
@@ -219,6 +196,12 @@ class Learner:
                 what = f"run {record.run_id} is there already, with other weights or without a learner"
                 remedy = "remove that run, or load the learner with another results folder"
                 raise ResultsError(what, where=str(target.folder), remedy=remedy)
+            record = self._keep_benchmark(record)
+            if parent is not None and record.parent is not None:
+                own = record.parent.model_copy(update={"record_sha256": parent.record_sha256})
+                record = record.model_copy(update={"parent": own})
+            digest = record_digest(record.model_dump(mode="json"))
+            record = record.model_copy(update={"record_sha256": digest})
             target.record.unlink(missing_ok=True)  # of one that was not finished
             for path in (target.model, target.learner):
                 write_atomic(path, read_file(source / path.name))
@@ -228,6 +211,28 @@ class Learner:
             return record
         finally:
             lock.release()
+
+    def _keep_benchmark(self, record: Record) -> Record:
+        """Write the benchmark file of a run and what was learned into the results folder, and return its record then:
+        the file's paths are relative, and others from there."""
+        source = self._scratch / str(record.benchmark_file)
+        document = tomllib.loads(read_file(source).decode())
+        for own in document["datasets"].values():
+            if "path" in own:
+                path = absolute(source.parent / own["path"])
+                if path.is_relative_to(self._scratch):
+                    content, path = read_file(path), self._results / path.relative_to(self._scratch)
+                    write_once(path, content, "choose another folder")
+                own["path"] = path
+        path = keep_benchmark(document["name"], benchmark_text(document, self._results), self._results)
+        written = {
+            "benchmark_file": os.path.relpath(path, self._results),
+            "code": tuple(
+                it.model_copy(update={"sha256": file_digest(path)}) if it.kind == "benchmark file" else it
+                for it in record.code
+            ),
+        }
+        return record.model_copy(update=written)
 
     def close(self) -> None:
         """Remove what was learned and not saved."""
@@ -270,8 +275,3 @@ def _labels(y: Any) -> NDArray[Any]:
         return as_labels("y", y)
     except ValueError as error:
         raise DataError(str(error), where="y") from error
-
-
-def _remove(folders: Sequence[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -203,7 +203,7 @@ def test_what_is_not_saved_is_gone(own: Path) -> None:
     before = files_in(own)
     with load(own) as learner:
         teach(learner, "c", digits(4, 5))
-        assert any(name.endswith("c.npz") for name in files_in(own).keys() - before.keys())
+        assert files_in(own) == before
         with pytest.raises(RequestError, match="has learned a task 'c' already"):
             teach(learner, "c", digits(6, 7))
     assert files_in(own) == before
@@ -225,7 +225,7 @@ def test_a_run_that_is_there_stays(own: Path) -> None:
         start = learner.record.run_id
         first = teach(learner, "c", digits(4, 5))
         teach(learner, "d", digits(6, 7))
-        file = next(own.glob("streams/c-*/c.npz"))
+        file = next(learner._scratch.glob("streams/c-*/c.npz"))
         again: dict[str, Any] = {"data": file, "name": "c", "results": own, "device": "cpu"}
         there = seu_bench.extend(start, **again, keep_learner=False)
         assert there.run_id == first.run_id
