@@ -127,7 +127,7 @@ def foretell_time(registry: Registry, run: ResolvedRun, cost: Cost, *, advise: b
             other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
             took = speed.predict(other.cost(other.context(other.plan())))
             advice = f"; --protocol {run.shorter} about {format_seconds(took)}"
-    return f", about {format_seconds(seconds)}{advice}"
+    return f", {f'about {format_seconds(seconds)}' if seconds >= 1 else 'less than 1 s'}{advice}"
 
 
 def _print_outcome(

@@ -289,7 +289,10 @@ def resolve_record(
     request, remedy = request_of(record, benchmark, data_root), "seu-bench verify --benchmark FILE.toml"
     if benchmark is None and record.benchmark not in registry.benchmarks:
         what = f"benchmark {record.benchmark!r} is not registered here"
-        raise RequestError(what, where=record.run_id, remedy=f"give the file that the run was made with: {remedy}")
+        file = f" ({printable(record.benchmark_file)}, from the results folder)" if record.benchmark_file else ""
+        raise RequestError(
+            what, where=record.run_id, remedy=f"give the file that the run was made with{file}: {remedy}"
+        )
     for key, value in request.options.items():
         if benchmark is not None and key.startswith("benchmark."):
             continue

@@ -314,27 +314,6 @@ def unfinished(results: Path, record: Record, months: list[Path]) -> dict[str, A
     return {"data": months[2]}
 
 
-def spoiled_learner(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    path = results / "runs" / record.run_id / LEARNER_NAME
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
-    return {"data": months[2]}
-
-
-def spoiled_weights(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    path = results / "runs" / record.run_id / "model.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
-    return {"data": months[2]}
-
-
-def lost_learner(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    (results / "runs" / record.run_id / LEARNER_NAME).unlink()
-    return {"data": months[2]}
-
-
 def known_name(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
     return {"data": months[2], "name": "may"}
 
@@ -397,9 +376,6 @@ def other_finished(results: Path, record: Record, months: list[Path]) -> dict[st
 REFUSALS: Mapping[Callable[..., dict[str, Any]], tuple[type[SeuBenchError], str]] = {
     no_learner: (ResultsError, r"kept no learner"),
     unfinished: (ResultsError, r"is interrupted"),
-    spoiled_learner: (ResultsError, r"learner\.safetensors is not that of the record"),
-    spoiled_weights: (ResultsError, r"model\.safetensors is not that of the record"),
-    lost_learner: (ResultsError, r"learner\.safetensors cannot be read"),
     known_name: (RequestError, r"has learned a task 'may' already.*--name"),
     no_data: (DataMissingError, r"no such data"),
     other_kind: (RequestError, r"learned from image.*ends in '\.parquet'"),
