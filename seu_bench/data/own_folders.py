@@ -104,6 +104,9 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
             tasks[title] = {"dataset": own, "labels": [names[label] for label in labels]}
     size, channels = _look(images, request.size)
     classes = {label for task in tasks.values() for label in task["labels"]}
+    if len(classes) == 1:
+        what = f"there is one class, {_some(list(classes))}, whose answer is always right"
+        raise RequestError(what, where=str(place), remedy="bring images of two classes at least")
     height, width = (size, size) if isinstance(size, int) else size
     kept = f"{height}x{width}, {'grey' if channels == 1 else 'coloured'}"
     summary = f"{len(classes)} classes in {len(tasks)} task{'s' * (len(tasks) > 1)}, {kept}"
