@@ -88,7 +88,7 @@ def test_answers_are_those_of_predict(app: ModuleType, folder: Path, command: Co
         answer = client.post("/predict?top=2", content=Path(file).read_bytes())
         assert answer.status_code == 200
         found = answer.json()["top"]
-        assert [it["class"] for it in found] == [first, second]
+        assert found[0]["class"] == first and (float(other) < 1e-3 or found[1]["class"] == second)
         # Logits of slda are differences of large numbers, in 32 bits.
         assert [it["probability"] for it in found] == pytest.approx([float(share), float(other)], abs=2e-4)
 
@@ -104,13 +104,14 @@ def test_what_is_refused(app: ModuleType, folder: Path, monkeypatch: pytest.Monk
     """No picture, half a picture, a wide one, one that is too large: with a status and a sentence; then it goes on."""
     client = TestClient(app.create_app(folder / "two.onnx"))
     good = bytes_of(Image.new("L", (9, 7)))
+    half = bytes_of(Image.effect_noise((60, 60), 50))[:1500]
     deep = bytes_of(Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)))
     monkeypatch.setattr(app, "MAX_BYTES", 20_000)
     monkeypatch.setattr(app, "MAX_PIXELS", 10_000)
     cases = [
         (b"", 400, "empty"),
         (b"not a picture", 415, "no picture"),
-        (good[:-20], 415, "no picture"),
+        (half, 415, "no picture"),
         (deep, 415, "8 bits"),
         (bytes_of(Image.new("L", (101, 100))), 413, "101 x 100 pixels"),
         (good + bytes(20_000), 413, "20,000 bytes"),
