@@ -17,7 +17,7 @@ from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.own_folders import keep_benchmark
+from seu_bench.data.own_folders import keep_benchmark, own_tasks
 from seu_bench.data.tasks import ordered_tasks
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
@@ -171,7 +171,7 @@ def longer_document(
     key = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
     key = key if key not in {*datasets, *infos} else f"{key}_{len(tasks)}"
     last = list(tasks.values())[-1]
-    datasets[key] = _definition(record, data, datasets.get(last["dataset"], {}))
+    datasets[key] = _definition(record, data, key, datasets.get(last["dataset"], {}))
     tasks[name] = {"dataset": key, "input": _uncoloured(last["input"])}
     shared = {"validation": stream.validation, "scenario": stream.scenario}
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
@@ -190,7 +190,7 @@ def _uncoloured(given: Mapping[str, Any]) -> dict[str, Any]:
     return own | ({"channels": 3} if "color" in given else {})
 
 
-def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[str, Any]:
+def _definition(record: Record, data: Path, key: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a data set of the same samples as a run's."""
     kinds = _KINDS[record.input_kind]
     ending = "" if data.is_dir() else data.suffix.lower()
@@ -201,6 +201,12 @@ def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[
         raise RequestError(what, where="--data", remedy=f"give {needed}")
     definition: dict[str, Any] = {"kind": kind, "path": str(data)}
     if kind in ("folder", "files"):
+        if parts := own_tasks(data, key):
+            what = f"{data} has {len(parts)} tasks, not one: {', '.join(parts[:20])}"
+            remedy = (
+                "give the data of one of them; or a benchmark that begins with the run's tasks: --benchmark FOLDER/"
+            )
+            raise RequestError(what, where="--data", remedy=remedy)
         channels, *size = record.task_inputs[-1].shape
         definition |= {"size": size, "channels": channels, "cache": "disk"}
     if earlier.get("kind") == kind and "test_fraction" in earlier:

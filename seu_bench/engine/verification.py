@@ -232,7 +232,8 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterato
         faults = [] if values else [f"{name}: nothing was recorded"]
         # A strategy that learns all tasks at once is measured once, on the last.
         first = max(0, len(record.task_names) - len(values))
-        at_end = name in ("params_total", "mask_bits") or (name == "macs" and has_one_head)
+        grown = ("macs",) if record.parent is None else ("macs", "params_active")
+        at_end = name in ("params_total", "mask_bits") or (name in grown and has_one_head)
         for place in track(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
             try:
                 found = counts[name](first + place)
