@@ -162,12 +162,8 @@ def _parts(folder: Path) -> list[str]:
     if set(found) <= {"images"} and not extra:
         return []
     tasks = found.get("folders of images", [])
-    if (
-        len(found) == 1
-        and len(tasks) > 1
-        and not (is_split or extra)
-        and not set(map(str.casefold, tasks)) <= SPLIT_NAMES
-    ):
+    are_splits = {name.casefold() for name in tasks} <= SPLIT_NAMES
+    if len(found) == 1 and len(tasks) > 1 and not (is_split or extra or are_splits):
         return tasks
     told = [f"{_some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
     told += [f"there are {_some(extra)} beside them"] if extra else []

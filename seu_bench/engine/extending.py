@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ProtocolSpec
+from seu_bench.config.run import EXTENSION_FIELDS, Request
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
@@ -73,10 +74,14 @@ def extend(
     if (data is None) == (benchmark is None):
         remedy = "seu-bench extend RUN --data FOLDER, or seu-bench extend RUN --benchmark FILE.toml"
         raise RequestError("give the data of a further task, or a longer benchmark", where="--data", remedy=remedy)
+    asked = Request(**execution)
+    if decisive := [key for key in execution if key not in EXTENSION_FIELDS and getattr(asked, key) is not None]:
+        what = f"an extended run learns as the run does that it continues, and {', '.join(decisive)} cannot change"
+        raise RequestError(what, where=decisive[0], remedy="leave it out, or run all tasks anew")
     folder = absolute(find_run(results, str(run)))
     ancestor = Ancestor.read(folder)
     record, path = ancestor.record, None
-    request = request_of(record, data_root=execution.get("data_root"))
+    request = request_of(record, data_root=asked.data_root)
     if data is None:
         request = request.model_copy(update={"benchmark": benchmark})
     else:
@@ -87,13 +92,14 @@ def extend(
         title = name or (place.name if place.is_dir() else place.stem)
         document = longer_document(spec, infos, record, place, title)
         before = {*(results / "streams").glob("*/*.toml")}
-        path = keep_benchmark(document["name"], _text(document, results), results)
+        path = keep_benchmark(document["name"], benchmark_text(document, results), results)
         is_new = path not in map(absolute, before)
         # A file of TOML has no way to say that a value of a protocol is none.
         none = {f"benchmark.{key}" for key, it in record.benchmark_overrides.items() if it is None}
         options = {key: it for key, it in request.options.items() if key in none or not key.startswith("benchmark.")}
         request = request.model_copy(update={"benchmark": str(path), "options": options})
-    request = request.model_copy(update={**execution, "results": results, "first_tasks": None})
+    given = {key: getattr(asked, key) for key in execution}
+    request = request.model_copy(update={**given, "results": results, "first_tasks": None})
     made: list[Path] = []
 
     def watch(resolved: ResolvedRun) -> object:
@@ -132,7 +138,7 @@ def _is_there(definition: Any) -> bool:
     return not hasattr(definition, "path") or definition.path.exists()
 
 
-def _text(document: Mapping[str, Any], results: Path) -> str:
+def benchmark_text(document: Mapping[str, Any], results: Path) -> str:
     """A benchmark file, with paths from its folder below the results, which may be moved together with the data."""
     folder = absolute(results) / "streams" / "any"
     defined = {
