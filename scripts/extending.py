@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from seu_bench.config.common_options import TaskInferenceOptions
+from seu_bench.config.common_options import BackboneOptions, TaskInferenceOptions
 from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.engine.resolve import scenarios_of
 from seu_bench.testing.contract import check_extended
@@ -22,14 +22,18 @@ from seu_bench.utils.hardware import computing_with
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "reference" / "extending.md"
 
+#: Options with which little is computed, where a strategy has them.
+QUICK: Final = {"generator_iterations": 100, "trials": 2}
+
 HEAD: Final = """# Strategies that learn further tasks
 
-[`seu-bench extend`](../guides/extending.md) teaches a finished run one more task. **yes**: what it then is, is bit by bit
-what a run of all tasks would be, weights, memories, answers and image passes. It is written by
-`python scripts/extending.py --write`, which has each strategy learn two tasks of made-up images by its defaults, adds a
-third one and compares; the [contract of strategies](../guides/plugins.md) does the same with any plugin. *path* stands
-where each task has a path of its own, and `-o infer_task=entropy` says which answers; a dash where the strategy does not
-learn the scenario. A strategy that is no `Method` cannot be extended, those of [Avalanche](avalanche.md) among them.
+[`seu-bench extend`](../guides/extending.md) teaches a finished run one more task. **yes**: what it then is, is bit by
+bit what a run of all tasks would be, in weights, memories, answers and image passes. `python scripts/extending.py
+--write` makes this page: each strategy learns two tasks of made-up images, then a third one, and is compared with one
+that knew of three. The [contract of strategies](../guides/plugins.md) does the same with any plugin.
+
+*path*: each task has a path of its own, and `-o infer_task=entropy` chooses among them; a dash: the scenario is not
+learned. What is no `Method` cannot be extended, the strategies of [Avalanche](avalanche.md) among them.
 
 | strategy | task | class | domain | why not |
 | --- | --- | --- | --- | --- |
@@ -47,7 +51,10 @@ def rows() -> Iterator[str]:
             if not declared and not infers:
                 cells.append("-")
                 continue
-            reason = _reason(name, dict(getattr(factory, "check_options", {})), scenario, infers=not declared)
+            takes_backbone = issubclass(factory.options, BackboneOptions)
+            options = {**getattr(factory, "check_options", {}), **({"backbone": "mlp"} if takes_backbone else {})}
+            options |= {key: value for key, value in QUICK.items() if key in factory.options.model_fields}
+            reason = _reason(name, options, scenario, infers=not declared)
             cells.append("no" if reason else "yes" if declared else "yes, *path*")
             reasons |= {reason: None} if reason else {}
         yield f"| `{name}` | {' | '.join(cells)} | {'; '.join(reasons)} |"
