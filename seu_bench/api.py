@@ -46,8 +46,8 @@ def run(
     Args:
         strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name
             from then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
-        benchmark: a name, the path of a TOML file, such as :func:`seu_bench.stream` returns, or a benchmark that
-            :meth:`seu_bench.config.BenchmarkSpec.of` makes.
+        benchmark: a name, the path of a TOML file, such as :func:`seu_bench.stream` returns, a folder of class folders
+            of images, with ``classes_per_task``, or what :meth:`seu_bench.config.BenchmarkSpec.of` makes.
         progress: whether to draw progress bars.
         given: the options of ``seu-bench run``, which are the fields of :class:`seu_bench.config.Request`, such as
             ``seed=1``, ``protocol="quick"``, ``options={"epochs": 3, "searcher.alpha": 0.1}``, ``results="results"``,

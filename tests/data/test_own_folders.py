@@ -160,6 +160,8 @@ def test_list_of_files(tmp_path: Path) -> None:
     assert sizes == same == [(27, 3, 6), (9, 1, 2)]
     shuffled = asked(listed(tmp_path, rows[::-1]), tmp_path, classes_per_task=3)
     assert shuffled.spec.run_id == run.spec.run_id
+    again = build_stream(shuffled.spec.benchmark, shuffled.load, shuffled.limits, 0)
+    assert again.fingerprint == streams[0].fingerprint
     timed = [row | {"task": "june" if row["label"] in "cd" else "July 1"} for row in reversed(rows)]
     run = asked(listed(tmp_path, timed), tmp_path)
     assert tasks_of(run) == {"june": ("c", "d"), "July 1": ("a", "b")}
