@@ -140,7 +140,7 @@ def _is_there(definition: Any) -> bool:
 
 def benchmark_text(document: Mapping[str, Any], results: Path) -> str:
     """A benchmark file, with paths from its folder below the results, which may be moved together with the data."""
-    folder = absolute(results) / "streams" / "any"
+    folder = results.resolve() / "streams" / "any"  # where paths that go up from a link would begin
     defined = {
         name: {key: os.path.relpath(it, folder) if key == "path" else it for key, it in own.items()}
         for name, own in document["datasets"].items()
