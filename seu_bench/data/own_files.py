@@ -12,8 +12,9 @@ import warnings
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -56,6 +57,8 @@ IMAGE_ENDINGS: Final = (
 SPLIT_NAMES: Final = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 #: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
 _VERSION = 2
+#: Decoded images that wait to be taken.
+_AHEAD = 64
 
 Decode: TypeAlias = Callable[[Any], Images]
 #: Image files and their labels ``[N]``.
@@ -254,32 +257,44 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
-    """Decode images, files or numbers, by several threads, of which Pillow lets all run; in order, and few wait.
-
-    A DataCorruptError at the end names those that are no usable images.
-    """
-    from PIL import Image
+def attempted(items: Iterable[Any], decode: Decode, threads: int = 8) -> Iterator[Images | Exception]:
+    """What each item is decoded to, or why not, in order; by several threads, of which Pillow lets all run."""
+    from PIL.Image import DecompressionBombError
 
     def attempt(item: Any) -> Images | Exception:
         try:
             return decode(item)
-        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        except (OSError, SyntaxError, ValueError, EOFError, DecompressionBombError) as error:
             return error
 
-    faults: list[str] = []
     with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1)), "decode images") as pool:
-        starts = range(0, len(items), 64)
-        results = (result for start in starts for result in pool.map(attempt, items[start : start + 64]))
-        for item, result in zip(items, track(results, f"reading images of {name}", len(items)), strict=True):
-            if isinstance(result, Exception):
-                faults.append(f"  - {item if isinstance(item, Path) else f'image {item}'}: {one_line(result)}")
-            elif not faults:
-                yield result
+        ahead: deque[Future[Images | Exception]] = deque()
+        for item in items:
+            ahead.append(pool.submit(attempt, item))
+            if len(ahead) > _AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def refuse_faults(faults: Sequence[tuple[Any, Exception]], told: str) -> None:
+    """Raise a DataCorruptError that names items that were not decoded, if there are any, and why."""
     if faults:
-        listed = "\n".join(["", *faults[:20], *([f"  - and {len(faults) - 20:,} more"] if faults[20:] else [])])
-        what = f"data set {name!r} has files that are no usable images, {len(faults):,} in all:{listed}"
-        raise DataCorruptError(what, remedy="repair, convert or remove them")
+        listed = [f"\n  - {item}: {one_line(error)}" for item, error in faults[:20]]
+        listed += [f"\n  - and {len(faults) - 20:,} more"] * (len(faults) > 20)
+        raise DataCorruptError(f"{told}:{''.join(listed)}", remedy="repair, convert or remove them")
+
+
+def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
+    """Decode images, files or numbers; a DataCorruptError at the end names those that are no usable images."""
+    faults: list[tuple[Any, Exception]] = []
+    results = track(attempted(items, decode, threads), f"reading images of {name}", len(items))
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, Exception):
+            faults.append((item if isinstance(item, Path) else f"image {item}", result))
+        elif not faults:
+            yield result
+    refuse_faults(faults, f"data set {name!r} has files that are no usable images, {len(faults):,} in all")
 
 
 def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> RawDataset:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seu_bench.data.dataset import Images, as_8_bit, as_features, as_tokens, one_line
-from seu_bench.data.own_files import IMAGE_FORMATS, FolderSource, as_pixels
+from seu_bench.data.dataset import Images, as_8_bit, as_features, as_tokens
+from seu_bench.data.own_files import IMAGE_FORMATS, FolderSource, as_pixels, attempted, refuse_faults
 from seu_bench.engine.model_card import ModelCard
-from seu_bench.errors import DataCorruptError, DataMissingError, RequestError
+from seu_bench.errors import DataMissingError, RequestError
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Predictions:
 def predict_batches(
     card: ModelCard, answer: Callable[[Tensor], Tensor], inputs: Any, task: int | None, batch_size: int
 ) -> Iterator[Predictions]:
-    """Predict samples a batch at a time; no more than two batches of decoded images are held.
+    """Predict samples a batch at a time; besides a batch few decoded images are held.
 
     Args:
         card: of the model.
@@ -97,20 +97,16 @@ def sample_batches(
         samples = _as_rows(inputs, card, channels)
         yield from ((samples[at : at + batch_size], ()) for at in range(0, len(samples), batch_size))
         return
-    items, faults = _as_items(inputs), list[str]()
+    items, faults = _as_items(inputs), list[tuple[Any, Exception]]()
     are_files = all(isinstance(item, Path) for item in items)
-    for batch, found in _decode_ahead(items, partial(_decode, channels=channels, size=(size[0], size[1])), batch_size):
-        usable = [(item, pixels) for item, pixels in zip(batch, found, strict=True) if isinstance(pixels, np.ndarray)]
+    found = zip(items, attempted(items, partial(_decode, channels=channels, size=(size[0], size[1]))), strict=True)
+    while batch := list(islice(found, batch_size)):
+        usable = [(item, pixels) for item, pixels in batch if not isinstance(pixels, Exception)]
+        faults += [(item, error) for item, error in batch if isinstance(error, Exception)]
         if usable:
             files = tuple(item for item, _ in usable) if are_files else ()
             yield np.stack([pixels for _, pixels in usable]), files
-        faults += [
-            f"{item}: {one_line(why)}" for item, why in zip(batch, found, strict=True) if isinstance(why, Exception)
-        ]
-    if faults:
-        listed = "\n  - ".join(["", *faults[:100], *([f"and {len(faults) - 100:,} more"] if faults[100:] else [])])
-        what = f"{len(faults):,} of {len(items):,} inputs are no usable images:{listed}"
-        raise DataCorruptError(what, remedy="repair, convert or remove them")
+    refuse_faults(faults, f"{len(faults):,} of {len(items):,} inputs are no usable images")
 
 
 def concatenate(parts: Sequence[Predictions], classes: tuple[str, ...]) -> Predictions:
@@ -216,23 +212,3 @@ def _decode(item: Any, channels: int, size: tuple[int, int]) -> Images:
             return item
         item = Image.fromarray(item[0] if len(item) == 1 else np.ascontiguousarray(item.transpose(1, 2, 0)))
     return as_pixels(item, channels, size)
-
-
-def _decode_ahead(
-    items: Sequence[Any], decode: Callable[[Any], Images], size: int
-) -> Iterator[tuple[Sequence[Any], list[Images | Exception]]]:
-    """Batches of items and what they are decoded to by several threads, which decode one batch ahead."""
-    from PIL.Image import DecompressionBombError
-
-    def attempt(item: Any) -> Images | Exception:
-        try:
-            return decode(item)
-        except (OSError, SyntaxError, ValueError, EOFError, DecompressionBombError) as error:
-            return error
-
-    batches = [items[start : start + size] for start in range(0, len(items), size)]
-    with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode images") as pool:
-        ahead = [pool.map(attempt, batch) for batch in batches[:1]]
-        for place, batch in enumerate(batches):
-            ahead += [pool.map(attempt, batch) for batch in batches[place + 1 : place + 2]]
-            yield batch, list(ahead.pop(0))
