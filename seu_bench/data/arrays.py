@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from seu_bench.data.planning import plan_stream
 from seu_bench.errors import DataError, RequestError
 from seu_bench.utils.files import write_once
 from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import plain_name
 
 #: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
 TaskArrays: TypeAlias = Sequence[Any]
@@ -143,7 +143,7 @@ def write_task(task: TaskArrays, name: str, folder: Path) -> Path:
     """
     arrays, _ = _prepare(f"task {name!r}", name, task)
     content = _npz_bytes(arrays)
-    slug = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
+    slug = plain_name(name)
     path = absolute(folder) / f"{slug}-{hashlib.sha256(content).hexdigest()[:10]}" / f"{slug}.npz"
     write_once(path, content, "choose another folder")
     return path

@@ -34,6 +34,7 @@ from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import write_atomic, write_once
 from seu_bench.utils.locks import RunLock
 from seu_bench.utils.reading import absolute, read_file
+from seu_bench.utils.text import some
 
 
 def load_learner(
@@ -112,8 +113,8 @@ class Learner:
         samples, labels = self._samples(x), _labels(y)
         names = [name for names in self.record.task_class_names for name in names]
         if labels.dtype.kind == "i" and not all(map(str.isdecimal, names)):
-            told = ", ".join(names[:20])
-            raise RequestError(f"labels are numbers, and classes of the run have names: {told}", remedy="give names")
+            what = f"labels are numbers, and classes of the run have names: {some(names)}"
+            raise RequestError(what, remedy="give names")
         held = None if test is None else (self._samples(test[0]), _labels(test[1]))
         task = split_task(samples, labels, test_fraction) if held is None else (samples, labels, *held)
         title = name or f"task_{len(self.record.task_names) + 1}"
@@ -150,7 +151,7 @@ class Learner:
         labels, number = list(map(str, _labels(y).tolist())), self.model.card.find_task(task)
         outputs = self.model.card.outputs_of(number)
         if unknown := sorted({*labels} - outputs.keys()):
-            what = f"the model has no classes called {', '.join(unknown[:20])}"
+            what = f"the model has no classes called {some(unknown)}"
             raise RequestError(what, where="y", remedy=f"it has {', '.join(outputs)}")
         found = self.predict(x, task=number).outputs
         if len(found) != len(labels) or not found:

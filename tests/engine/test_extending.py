@@ -425,10 +425,7 @@ def test_refusals(
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        (
-            {"keep_learner": True, "options": {"benchmark.stream.input.normalise": "data_set"}},
-            "normalised by images of",
-        ),
+        ({"keep_learner": True, "options": {"benchmark.stream.input.normalise": "data_set"}}, "images of all tasks"),
         ({"keep_learner": True, "keep_weights": False}, "of no use without the weights"),
         ({"keep_learner": True, "strategy": "joint"}, "no learner can be kept"),
     ],
