@@ -45,6 +45,7 @@ from seu_bench.utils.hardware import free_host_memory
 from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import track
 from seu_bench.utils.reading import open_file
+from seu_bench.utils.text import some
 
 #: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
 IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -168,8 +169,8 @@ class FolderSource(OwnFiles):
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
         info, train, test = self.splits()
         if left_out := self._left_out():
-            shown = ", ".join(left_out[:20]) + (", ..." if left_out[20:] else "")
-            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
+            told = f"{len(left_out):,} files that do not end like images: {some(left_out)}"
+            what = f"data set {self.name!r} leaves out {told}"
             warnings.warn(what, stacklevel=2)
 
         def decode(path: Path) -> Images:

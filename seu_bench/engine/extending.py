@@ -119,9 +119,6 @@ def _learned_benchmark(ancestor: Ancestor, folder: Path) -> BenchmarkSpec:
     """The benchmark that a run in a folder learned; data are looked for where they were, then where the benchmark's
     file has them now, which may have moved with the results."""
     record = ancestor.record
-    if ancestor.benchmark is None:
-        what, remedy = f"run {record.run_id} does not say what it learned", "give all tasks: --benchmark FILE.toml"
-        raise RequestError(what, where="--data", remedy=remedy)
     spec, file = ancestor.benchmark, folder.parent.parent / str(record.benchmark_file)
     gone = {name for name, it in spec.datasets.items() if not getattr(it, "path", file.parent).exists()}
     moved = BenchmarkFile(file).load(record.benchmark_overrides).datasets if gone and file.is_file() else {}
@@ -190,7 +187,7 @@ def _definition(record: Record, data: Path, key: str, earlier: Mapping[str, Any]
     kinds = _KINDS[record.input_kind]
     ending = _FOLDER if data.is_dir() else data.suffix.lower()
     if (kind := kinds.get(ending)) is None:
-        what = f"the run learned from {record.input_kind}, and {data.name} is no {' or '.join(kinds)}"
+        what = f"the run learned from {record.input_kind}, and {data.name} is none of: {', '.join(kinds)}"
         raise RequestError(what, where="--data", remedy="give data of the kind that the run learned")
     definition: dict[str, Any] = {"kind": kind, "path": str(data)}
     if kind in ("folder", "files"):

@@ -46,7 +46,7 @@ class LearnerSeal(BaseModel):
     schema_version: Literal[1] = 1
     run_id: FileName
     tasks: tuple[dict[str, Any], ...]
-    benchmark: BenchmarkSpec | None = None
+    benchmark: BenchmarkSpec
     state: Any
 
 
@@ -64,7 +64,7 @@ class Ancestor:
     record: Record
     state: Mapping[str, Any]
     tasks: Sequence[Mapping[str, Any]]
-    benchmark: BenchmarkSpec | None = None
+    benchmark: BenchmarkSpec
 
     @classmethod
     def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
@@ -133,10 +133,7 @@ def needs_whole_stream(strategy: Any) -> str | None:
 
 
 def learner_bytes(
-    state: Mapping[str, Any],
-    tasks: Sequence[Mapping[str, Any]],
-    run_id: str,
-    benchmark: BenchmarkSpec | None = None,
+    state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], run_id: str, benchmark: BenchmarkSpec
 ) -> bytes:
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
