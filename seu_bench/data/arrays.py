@@ -209,11 +209,11 @@ def _as_array(key: str, value: Any) -> NDArray[Any]:
     try:
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (ValueError, TypeError, RuntimeError) as error:  # of lists that are ragged, or numbers that NumPy has not
-        raise ValueError(f"{key} is no array: {one_line(error)}") from error
+        raise DataError(f"{key} is no array: {one_line(error)}", where=key) from error
 
 
 def as_labels(key: str, labels: Any) -> NDArray[Any]:
-    """Labels ``[N]`` as int64, or as texts; a ValueError says that they are neither."""
+    """Labels ``[N]`` as int64, or as texts; a DataError says that they are neither."""
     given = _as_array(key, labels)
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     if given.ndim == 1 and given.dtype.kind in "iu" and (not given.size or given.min() >= 0):
@@ -221,7 +221,7 @@ def as_labels(key: str, labels: Any) -> NDArray[Any]:
     if given.ndim == 1 and all(isinstance(it, str) and it for it in given.tolist()):  # of whatever type
         return given.astype(str)
     what = f"{key} is {given.dtype} of shape {given.shape}"
-    raise ValueError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]")
+    raise DataError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]", where=key)
 
 
 def _kind(key: str, values: NDArray[Any]) -> InputKind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -60,35 +60,20 @@ class Predictions:
         return [[(self.classes[place], share) for place, share in zip(*row, strict=True)] for row in rows]
 
 
-def predict_batches(
-    card: ModelCard, answer: Callable[[Tensor], Tensor], inputs: Any, task: int | None, batch_size: int
-) -> Iterator[Predictions]:
-    """Predict samples a batch at a time; besides a batch few decoded images are held.
-
-    Args:
-        card: of the model.
-        answer: logits ``[n, classes]`` of samples ``[n, *shape]`` as the data set of the task has them.
-        inputs: what :meth:`~seu_bench.engine.saved_model.LearnedModel.predict` takes.
-        task: that the samples are of, by index; ``None``: of any.
-
-    Raises:
-        RequestError: the inputs are none that the model takes; nothing was computed.
-        DataCorruptError: files cannot be read, all named at once, after the predictions of all others.
-    """
-    classes = card.classes_of(task)
-    for samples, files in sample_batches(card, inputs, task, batch_size):
-        with torch.no_grad():
-            # In 64 bits, so that outputs that differ have probabilities that differ.
-            shares = answer(torch.from_numpy(samples)).double().softmax(dim=1)
-        yield Predictions(classes, shares.cpu().numpy(), files)
-
-
 def sample_batches(
     card: ModelCard, inputs: Any, task: int | None = None, batch_size: int = 64
 ) -> Iterator[tuple[NDArray[Any], tuple[Path, ...]]]:
     """Decode samples, ``[n, *shape]`` as the data set of the task has them, and the files that all of them came from.
 
-    Arguments and errors are those of :func:`predict_batches`.
+    Args:
+        card: of the model.
+        inputs: what :meth:`~seu_bench.engine.saved_model.LearnedModel.predict` takes.
+        task: that the samples are of, by index; ``None``: of any.
+        batch_size: of the samples that are held at once, besides a few decoded ones.
+
+    Raises:
+        RequestError: the inputs are none that the model takes; nothing was computed.
+        DataCorruptError: files cannot be read, all named at once, behind all others.
     """
     if batch_size < 1:
         raise RequestError(f"batches of {batch_size} samples", where="batch_size", remedy="give 1 or more")

@@ -29,7 +29,7 @@ from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
 from seu_bench.engine.model_card import ModelCard
-from seu_bench.engine.prediction import Predictions, concatenate, predict_batches
+from seu_bench.engine.prediction import Predictions, concatenate, sample_batches
 from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
 from seu_bench.models.modes import modes_kept
@@ -267,14 +267,16 @@ class LearnedModel(nn.Module):
         Where files are no usable images the error is raised behind the answers to all others.
         """
         number, device = self.card.find_task(task), next(iter(self.state_dict().values()), torch.empty(0)).device
-
-        def answer(raw: Tensor) -> Tensor:
-            samples = self.preprocess(raw, number or 0).to(device)
-            return self.forward(samples, number if self.card.has_task_outputs else None)
-
+        classes = self.card.classes_of(number)
         with modes_kept(self):
             self.eval()
-            yield from predict_batches(self.card, answer, inputs, number, batch_size)
+            for raw, files in sample_batches(self.card, inputs, number, batch_size):
+                with torch.no_grad():
+                    samples = self.preprocess(torch.from_numpy(raw), number or 0).to(device)
+                    logits = self.forward(samples, number if self.card.has_task_outputs else None)
+                    # In 64 bits, so that outputs that differ have probabilities that differ.
+                    shares = logits.double().softmax(dim=1)
+                yield Predictions(classes, shares.cpu().numpy(), files)
 
 
 def load_model(

@@ -214,15 +214,6 @@ def test_extended_run_is_the_run_of_all_tasks(strategy: str, tmp_path: Path) -> 
     assert extended.record.metrics["image_passes"] == whole.record.metrics["image_passes"]
 
 
-def test_strategy_of_the_whole_stream_is_refused_before_it_learns(tmp_path: Path) -> None:
-    """It keeps no learner, and the reason is told."""
-    trial = Trial("gem", {"backbone": "mlp"})
-    short = run(trial, tmp_path, first_tasks=2)
-    assert short.record.learner_sha256 is None
-    with pytest.raises(Exception, match="kept no learner"):
-        extend(registry_with(), short.record.run_id, benchmark="tiny_three", results=tmp_path, device="cpu")
-
-
 def test_page_names_every_strategy() -> None:
     """Each has its row."""
     names = re.findall(r"^\| `(\w+)` \|", extending.PAGE.read_text("utf-8"), re.MULTILINE)
