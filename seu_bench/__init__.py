@@ -15,9 +15,10 @@ from seu_bench._version import __version__
 from seu_bench.utils.lazy import attach
 
 if TYPE_CHECKING:
-    from .api import leaderboard, run, sweep, tune
+    from .api import extend, leaderboard, run, sweep, tune
     from .avalanche import make_strategy
     from .data.arrays import stream
+    from .engine.learner import Learner, load_learner
     from .engine.prediction import Predictions
     from .engine.saved_model import load_model
     from .hookspecs import hookimpl
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from .training.method import Method
 
 __all__ = [
-    "Balanced", "Herded", "LazyFactory", "Method", "Predictions", "Register", "Reservoir", "Ring", "__version__",
-    "hookimpl", "leaderboard", "load_model", "load_records", "make_strategy", "run", "stream", "sweep", "tune",
+    "Balanced", "Herded", "LazyFactory", "Learner", "Method", "Predictions", "Register", "Reservoir", "Ring",
+    "__version__", "extend", "hookimpl", "leaderboard", "load_learner", "load_model", "load_records", "make_strategy",
+    "run", "stream", "sweep", "tune",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

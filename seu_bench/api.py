@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from seu_bench.utils import progress as bars
 
 if TYPE_CHECKING:
     from seu_bench.cli.progress import SweepDisplay
+    from seu_bench.engine.runner import Outcome
     from seu_bench.results.leaderboard import Leaderboards
     from seu_bench.sweeps.driver import SweepResult
     from seu_bench.sweeps.plan import SweepPlan
@@ -45,8 +46,8 @@ def run(
     Args:
         strategy: name of the strategy that learns; a class of :class:`seu_bench.Method`, which is known by its name
             from then on; or the import path of one of Avalanche's, e.g. ``avalanche.training.supervised:Naive``.
-        benchmark: a name, the path of a TOML file, such as :func:`seu_bench.stream` returns, or a benchmark that
-            :meth:`seu_bench.config.BenchmarkSpec.of` makes.
+        benchmark: a name, the path of a TOML file, such as :func:`seu_bench.stream` returns, a folder of class folders
+            of images, with ``classes_per_task``, or what :meth:`seu_bench.config.BenchmarkSpec.of` makes.
         progress: whether to draw progress bars.
         given: the options of ``seu-bench run``, which are the fields of :class:`seu_bench.config.Request`, such as
             ``seed=1``, ``protocol="quick"``, ``options={"epochs": 3, "searcher.alpha": 0.1}``, ``results="results"``,
@@ -71,16 +72,65 @@ def run(
             what = f"another benchmark is called {name!r}"
             raise RequestError(what, remedy="give yours another name; seu-bench list benchmarks shows those taken")
         registry.benchmarks[name] = Entry(name, benchmark, "core", PACKAGE)
+    launched = functools.partial(launch, request, registry)
+    return _record(launched, progress, unused_flags(request))
+
+
+def extend(
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    name: str | None = None,
+    benchmark: str | None = None,
+    results: str | Path = "results",
+    progress: bool = False,
+    **given: Any,
+) -> Record:
+    """Have a finished run learn one more task, or those by which a benchmark is longer than its own.
+
+    It ends with the weights, bit by bit, of a run of all tasks from nothing, and has its run id. The same call resumes
+    an extension that was interrupted, and returns the record of one that is finished.
+
+    Args:
+        run: a run id, a unique beginning of one, or a run's folder.
+        data: of the task: a folder of class folders, or a file that a benchmark file may name.
+        name: of the task; by default that of ``data``.
+        benchmark: in place of ``data``, a benchmark whose first tasks are those of the run.
+        results: folder of records.
+        progress: whether to draw progress bars.
+        given: options of ``seu-bench extend`` that decide no result, such as ``device="cuda"``, ``plugin="mine.py"``.
+
+    Returns:
+        The record of the longer run.
+
+    Raises:
+        SeuBenchError: as the command line would say; see :mod:`seu_bench.errors`.
+        Interruption: ``max_seconds`` are over.
+
+    Example:
+        >>> longer = seu_bench.extend(record.run_id, data="june/", name="June")
+        >>> longer.accuracy_matrix[-1]
+    """
+    from seu_bench.engine.extending import extend as extend_run
+
+    registry = use_plugins(given.get("plugin", ()))
+    task: dict[str, Any] = {"data": None if data is None else Path(data), "name": name, "benchmark": benchmark}
+    launched = functools.partial(extend_run, registry, run, **task, results=Path(results), **given)
+    return _record(launched, progress, "")
+
+
+def _record(launched: Callable[..., Outcome], progress: bool, unused: str) -> Record:
+    """Make a run and return its record; ``unused`` are flags without effect where it was finished before."""
     watcher = None
     if progress:
         from seu_bench.cli.progress import ProgressDisplay
 
         watcher = lambda _: ProgressDisplay()  # noqa: E731
     with bars.show_progress() if progress else bars.hide_progress():
-        outcome = launch(request, registry, watcher=watcher)
-    if outcome.reused and (unused := unused_flags(request)):
+        outcome = launched(watcher=watcher)
+    if outcome.reused and unused:
         told = f"without effect, because the run was finished before: {unused} (restart=True makes it again)"
-        warnings.warn(told, UserWarning, stacklevel=2)
+        warnings.warn(told, UserWarning, stacklevel=3)
     return outcome.record
 
 

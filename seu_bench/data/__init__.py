@@ -1,7 +1,8 @@
 """From files of images to the tensors of a stream's tasks.
 
 - ``dataset``: data sets; ``synthetic``: made-up ones; ``sources``: of torchvision, digits
-- ``own_files``: folders of images and ``.npz`` files; ``own_tables``: tables of numbers, and tokens
+- ``own_files``: folders of images and ``.npz`` files; ``listed_files``: lists of images; ``own_tables``: tables of
+  numbers, and tokens; ``own_folders``: benchmark files of folders and lists
 - ``tasks``: the list of tasks that a benchmark is; ``planning``: their sizes, without data; ``streams``: in memory
 - ``images``: inputs of a task, gathered by index; ``avalanche``: the same as Avalanche data sets and loaders
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from seu_bench.config.benchmark import BenchmarkSpec, FeaturesDefinition, NpzDef
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.config.toml_file import toml_text
-from seu_bench.data.dataset import RawDataset, as_8_bit, one_line
+from seu_bench.data.dataset import RawDataset, as_8_bit, hold_out, one_line
 from seu_bench.data.own_files import NpzSource
 from seu_bench.data.own_tables import FeaturesSource, TokensSource
 from seu_bench.data.planning import plan_stream
@@ -92,19 +93,8 @@ def stream(
     data: dict[str, RawDataset] = {}
     definitions: dict[str, dict[str, Any]] = {}
     for title, file in files.items():
-        try:
-            arrays[file] = _task_arrays(given[title], class_names)
-            word, definition, source = _KINDS[_kind("x_train", arrays[file]["x_train"])]
-            definitions[file] = {"kind": word, "path": f"{file}.npz"}
-            found = source(definition.model_validate(definitions[file]), title).describe(dict(arrays[file]))
-        except (ValueError, DataError) as error:
-            what = f"task {title!r} of stream {name!r} cannot be used: {getattr(error, 'what', one_line(error))}"
-            raise DataError(what, remedy="docs/guides/own_data.md says what tasks may be") from error
-        data[file] = found
-        for key, split in (("x_train", found.train), ("x_test", found.test)):
-            # Images in the layout that they came in: brought to [N, C, H, W], some could be read in two ways.
-            is_image = found.info.kind == "image"
-            arrays[file][key] = np.ascontiguousarray(as_8_bit(arrays[file][key]) if is_image else split.images)
+        arrays[file], data[file] = _prepare(f"task {title!r} of stream {name!r}", title, given[title], class_names)
+        definitions[file] = {"kind": _KINDS[data[file].info.kind][0], "path": f"{file}.npz"}
     if sizes := [it.info.vocabulary for it in data.values() if it.info.vocabulary is not None]:
         for file, it in data.items():
             definitions[file] |= {"vocabulary": max(sizes)} if it.info.kind == "tokens" else {}
@@ -128,11 +118,61 @@ def stream(
             digest.update(f"{file} {key} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
     path = absolute(folder) / f"{name}-{digest.hexdigest()[:10]}" / f"{name}.toml"
     for file, each in arrays.items():
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **each)
-        write_once(path.with_name(f"{file}.npz"), buffer.getvalue(), "choose another folder")
+        write_once(path.with_name(f"{file}.npz"), _npz_bytes(each), "choose another folder")
     write_once(path, text.encode(), "choose another folder")
     return str(path)
+
+
+def split_task(x: NDArray[Any], y: NDArray[Any], test_fraction: float) -> TaskArrays:
+    """Hold out a share of the samples of each class, and one at least: the same ones whenever it is asked."""
+    if len(x) != len(y):
+        raise DataError(f"there are {len(x)} samples and {len(y)} labels", remedy="give a label for each sample")
+    names, labels = np.unique(y, return_inverse=True)
+    shown = list(map(str, names.tolist()))
+    parts = hold_out(labels.astype(np.int64), test_fraction, "x", None, shown)
+    return tuple(values[part] for part in parts for values in (x, y))
+
+
+def write_task(task: TaskArrays, name: str, folder: Path) -> Path:
+    """Write one task as an ``.npz`` that a benchmark file can name, and return its path.
+
+    Args:
+        task: as :func:`stream` takes it.
+        name: of the task.
+        folder: where the folder of the file, ``NAME-DIGEST``, is made.
+    """
+    arrays, _ = _prepare(f"task {name!r}", name, task)
+    content = _npz_bytes(arrays)
+    slug = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
+    path = absolute(folder) / f"{slug}-{hashlib.sha256(content).hexdigest()[:10]}" / f"{slug}.npz"
+    write_once(path, content, "choose another folder")
+    return path
+
+
+def _prepare(
+    what: str, title: str, task: TaskArrays, class_names: Sequence[str] | None = None
+) -> tuple[dict[str, NDArray[Any]], RawDataset]:
+    """The arrays of a task's ``.npz``, and the data set that they are."""
+    try:
+        arrays = _task_arrays(task, class_names)
+        word, definition, source = _KINDS[_kind("x_train", arrays["x_train"])]
+        found = source(definition.model_validate({"kind": word, "path": "task.npz"}), title).describe(dict(arrays))
+    except (ValueError, DataError) as error:
+        told = getattr(error, "what", one_line(error))
+        raise DataError(
+            f"{what} cannot be used: {told}", remedy="docs/guides/own_data.md says what tasks may be"
+        ) from error
+    for key, split in (("x_train", found.train), ("x_test", found.test)):
+        # Images in the layout that they came in: brought to [N, C, H, W], some could be read in two ways.
+        is_image = found.info.kind == "image"
+        arrays[key] = np.ascontiguousarray(as_8_bit(arrays[key]) if is_image else split.images)
+    return arrays, found
+
+
+def _npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
 
 
 def _task_arrays(task: TaskArrays, class_names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
@@ -145,7 +185,7 @@ def _task_arrays(task: TaskArrays, class_names: Sequence[str] | None) -> dict[st
     x_train, y_train, x_test, y_test = (_as_array(key, value) for key, value in zip(_KEYS, task, strict=True))
     if (kind := _kind("x_train", x_train)) != (other := _kind("x_test", x_test)):
         raise ValueError(f"x_train is {x_train.dtype}, taken for {kind}, and x_test {x_test.dtype}, for {other}")
-    train, test = _as_labels("y_train", y_train), _as_labels("y_test", y_test)
+    train, test = as_labels("y_train", y_train), as_labels("y_test", y_test)
     for split, x, y in (("train", x_train, train), ("test", x_test, test)):
         if not len(y) or x.shape[:1] != y.shape:
             raise ValueError(f"x_{split} has shape {x.shape}, and y_{split} has {len(y)} labels")
@@ -172,14 +212,15 @@ def _as_array(key: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{key} is no array: {one_line(error)}") from error
 
 
-def _as_labels(key: str, labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels ``[N]`` as int64, or as texts."""
-    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if labels.ndim == 1 and labels.dtype.kind in "iu" and (not labels.size or labels.min() >= 0):
-        return labels.astype(np.int64)
-    if labels.ndim == 1 and all(isinstance(it, str) and it for it in labels.tolist()):  # of whatever type
-        return labels.astype(str)
-    what = f"{key} is {labels.dtype} of shape {labels.shape}"
+def as_labels(key: str, labels: Any) -> NDArray[Any]:
+    """Labels ``[N]`` as int64, or as texts; a ValueError says that they are neither."""
+    given = _as_array(key, labels)
+    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    if given.ndim == 1 and given.dtype.kind in "iu" and (not given.size or given.min() >= 0):
+        return given.astype(np.int64)
+    if given.ndim == 1 and all(isinstance(it, str) and it for it in given.tolist()):  # of whatever type
+        return given.astype(str)
+    what = f"{key} is {given.dtype} of shape {given.shape}"
     raise ValueError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]")
 
 

@@ -216,9 +216,12 @@ class FolderSource(OwnFiles):
             raise self.fault("is a file, not a folder of class folders", "name the folder, or use kind = 'npz'")
         names = sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
         files = [self.images(folder / name) for name in names]
-        fill = "make one folder of images (.png, .jpg, ...) per class, two classes at least"
-        if len([each for each in files if each]) < 2:
-            raise self.fault(f"has images of fewer than 2 classes in class folders below {folder}", fill)
+        fill = "make one folder of images (.png, .jpg, ...) per class"
+        filled = [members for members in files if members]
+        if not filled or (
+            len(filled) == 1 and all(it.parent.parent != folder for it in filled[0])
+        ):  # all lie in a folder too many
+            raise self.fault(f"has no images, or all of them in folders of one class folder, below {folder}", fill)
         if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
             raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
         if {name.casefold() for name in names} <= SPLIT_NAMES:

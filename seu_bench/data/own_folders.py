@@ -104,6 +104,9 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
             tasks[title] = {"dataset": own, "labels": [names[label] for label in labels]}
     size, channels = _look(images, request.size)
     classes = {label for task in tasks.values() for label in task["labels"]}
+    if len(classes) == 1:
+        what = f"there is one class, {_some(list(classes))}, whose answer is always right"
+        raise RequestError(what, where=str(place), remedy="bring images of two classes at least")
     height, width = (size, size) if isinstance(size, int) else size
     kept = f"{height}x{width}, {'grey' if channels == 1 else 'coloured'}"
     summary = f"{len(classes)} classes in {len(tasks)} task{'s' * (len(tasks) > 1)}, {kept}"
@@ -153,12 +156,8 @@ def _parts(folder: Path) -> list[str]:
     if set(found) <= {"images"} and not extra:
         return []
     tasks = found.get("folders of images", [])
-    if (
-        len(found) == 1
-        and len(tasks) > 1
-        and not (is_split or extra)
-        and not set(map(str.casefold, tasks)) <= SPLIT_NAMES
-    ):
+    are_splits = {name.casefold() for name in tasks} <= SPLIT_NAMES
+    if len(found) == 1 and len(tasks) > 1 and not (is_split or extra or are_splits):
         return tasks
     told = [f"{_some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
     told += [f"there are {_some(extra)} beside them"] if extra else []

@@ -18,20 +18,30 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.commands import command
 from seu_bench.config.options import format_errors
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.saved_model import KEY, parse_weights, read_weights
 from seu_bench.errors import RequestError, ResultsError
+from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record import FileName, Record, read_record
 from seu_bench.results.record_files import LEARNER_NAME, MODEL_NAME
 from seu_bench.training.method import Method
 from seu_bench.utils.reading import read_file
 
+#: Fields of a record that a run and one that continues it have in common.
+_SETTINGS: Final = (
+    *("strategy", "searcher", "creator", "options", "searcher_options", "creator_options", "seed", "scenario"),
+    *("limit", "synthetic", "precision", "threads", "evaluation", "attach", "input_kind", "input_shape", "vocabulary"),
+)
+_OF_TASKS: Final = ("task_classes", "task_class_names", "task_images", "task_inputs")
 _PLAIN: Final = (type(None), bool, int, float, str)
 
 
 class LearnerSeal(BaseModel):
-    """The metadata of a file: the run, what made each of its tasks, and its state without tensors."""
+    """The metadata of a file: the run, what made each of its tasks, its benchmark with absolute paths, and its state
+    without tensors."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -39,6 +49,7 @@ class LearnerSeal(BaseModel):
     schema_version: Literal[1] = 1
     run_id: FileName
     tasks: tuple[dict[str, Any], ...]
+    benchmark: BenchmarkSpec | None = None
     state: Any
 
 
@@ -50,31 +61,54 @@ class Ancestor:
         record: its record.
         state: of its strategy behind the last task.
         tasks: what made each of its tasks (:attr:`~seu_bench.data.streams.TaskStream.identities`).
+        benchmark: that it learned, with absolute paths.
     """
 
     record: Record
     state: Mapping[str, Any]
     tasks: Sequence[Mapping[str, Any]]
+    benchmark: BenchmarkSpec | None = None
 
     @classmethod
     def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
         """Read the run of a folder; a ResultsError: it is not finished, or kept no learner."""
         record = read_record(folder)
-        return cls(record, *read_learner(folder, record, device))
+        if record.status != "finished":
+            again = "run the command that began it again, then extend it"
+            raise ResultsError(f"run {record.run_id} is {record.status}", where=str(folder), remedy=again)
+        state, tasks = read_learner(folder, record, device)
+        return cls(record, state, tasks, _parse_seal(read_content(folder / LEARNER_NAME)).benchmark)
 
-    def check(self, stream: TaskStream) -> None:
-        """Refuse a stream that does not begin with the run's own tasks, or ends with them."""
+    def check(self, stream: TaskStream, present: Record) -> None:
+        """Refuse a run that begins as ``present`` on a stream: its first tasks, or how it learns, are not this run's,
+        or no further task follows."""
         record = self.record
         for place, (known, found) in enumerate(zip(self.tasks, stream.identities, strict=False)):
-            if other := [key for key in known if json.loads(json.dumps(found[key])) != known[key]]:
+            if other := [key for key in known if json.loads(json.dumps(found.get(key))) != known[key]]:
                 what = f"task {place} ({record.task_names[place]!r}) is not the one that run {record.run_id} learned"
                 remedy = "bring its data back as they were, or run all tasks anew"
-                raise RequestError(
-                    f"{what}: its {' and '.join(other)} differ", where="--data, --benchmark", remedy=remedy
-                )
-        if len(stream.identities) <= len(self.tasks):
-            what = f"the stream has {len(stream.identities)} tasks, of which run {record.run_id} learned all"
-            raise RequestError(what, remedy="give the data of a further one: seu-bench extend RUN --data FOLDER")
+                raise RequestError(f"{what}: its {' and '.join(other)} differ", where=record.run_id, remedy=remedy)
+        self.check_record(present)
+
+    def check_record(self, present: Record) -> None:
+        """Refuse a run as :meth:`check`, as far as its record tells of that."""
+        record, known, tasks = self.record, len(self.tasks), len(present.task_names)
+        if tasks <= known:
+            what = f"the benchmark has {tasks} tasks, and run {record.run_id} learned {known}"
+            remedy = f"give the data of a further one: {command('extend', record.run_id, data='FOLDER')}"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+        settings = [_settings(it, known) for it in (record, present)]
+        if other := [key for key, value in settings[0].items() if settings[1].get(key) != value]:
+            what = f"its first tasks would be learned otherwise than by run {record.run_id}: {', '.join(other)} differ"
+            remedy = "give the benchmark as the run learned it, with further tasks"
+            raise RequestError(what, where=record.run_id, remedy=remedy)
+
+
+def _settings(record: Record, tasks: int) -> dict[str, Any]:
+    """What decides how the first tasks of a record are learned, and their outputs, as plain values."""
+    document = record.model_dump(mode="json", include={*_SETTINGS, *_OF_TASKS})
+    # Outputs are numbered as they are met, and are written down where classes come back, perhaps in a later task.
+    return document | {key: document[key][:tasks] for key in _OF_TASKS} | protocol_settings(record)
 
 
 def needs_whole_stream(strategy: Any) -> str | None:
@@ -84,17 +118,18 @@ def needs_whole_stream(strategy: Any) -> str | None:
     return strategy.needs_whole_stream()
 
 
-def learner_bytes(state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], run_id: str) -> bytes:
+def learner_bytes(
+    state: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
+    run_id: str,
+    benchmark: BenchmarkSpec | None = None,
+) -> bytes:
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
     own = {key: value for key, value in state.items() if key not in ("weights", "own_now")}
-    text = json.dumps(
-        {
-            **dict(LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), state=None)),
-            "state": _plain(own, "", tensors),
-        },
-        sort_keys=True,
-    )
+    seal = LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None)
+    # In the order of its keys: that of a benchmark's tasks is the order in which they are learned.
+    text = json.dumps({**seal.model_dump(mode="json"), "state": _plain(own, "", tensors)})
     return save(tensors, {KEY: text})
 
 
@@ -126,16 +161,25 @@ def read_learner(
             what = f"{file.name} is not that of the record: SHA-256 {found}, not {digest}"
             raise ResultsError(what, where=str(file), remedy="run it again with --restart, or put the file back")
     try:
-        content = contents[path][0]
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        seal = LearnerSeal.model_validate_json(header["__metadata__"][KEY])
-        state = _restored(seal.state, load(content), torch.device(device))
+        state, tasks = parse_learner(contents[path][0], device)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
         told = f"the learner cannot be read: {type(error).__name__}: {what}"
         raise ResultsError(told, where=str(path), remedy="run it again with --restart") from error
     _, weights = parse_weights(contents[folder / MODEL_NAME][0], folder / MODEL_NAME)
-    return {**state, "weights": weights, "own_now": state["own"]}, seal.tasks
+    return {**state, "weights": weights}, tasks
+
+
+def parse_learner(content: bytes, device: str = "cpu") -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """Parse what :func:`learner_bytes` wrote: the state without weights, and what made each task."""
+    seal = _parse_seal(content)
+    state = _restored(seal.state, load(content), torch.device(device))
+    return {**state, "own_now": state["own"]}, seal.tasks
+
+
+def _parse_seal(content: bytes) -> LearnerSeal:
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return LearnerSeal.model_validate_json(header["__metadata__"][KEY])
 
 
 def read_content(path: Path) -> bytes:

@@ -144,6 +144,9 @@ def onnx_bytes(model: LearnedModel, task: int | None = None, pixels: Pixels = "u
                 verbose=False,
             )
         document = program.model_proto
+        sides = document.graph.input[0].type.tensor_type.shape.dim[: len(free)]
+        if fixed := [called for called, side in zip(free, sides, strict=True) if not side.dim_param]:
+            raise ValueError(f"the network fixes the {' and the '.join(fixed)} of its input")
     except Exception as error:  # any layer of a plugin's may be one that the exporter does not know
         line = next(iter(str(error).splitlines()), "")
         which = "the model" if task is None else f"task {task}"

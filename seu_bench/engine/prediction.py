@@ -75,20 +75,27 @@ def predict_batches(
         RequestError: the inputs are none that the model takes; nothing was computed.
         DataCorruptError: files cannot be read, all named at once, after the predictions of all others.
     """
-    if batch_size < 1:
-        raise RequestError(f"batches of {batch_size} samples", where="batch_size", remedy="give 1 or more")
-    channels, *size = card.task_inputs[task or 0].shape
     classes = card.classes_of(task)
-
-    def predictions(samples: NDArray[Any], files: tuple[Path, ...] = ()) -> Predictions:
+    for samples, files in sample_batches(card, inputs, task, batch_size):
         with torch.no_grad():
             # In 64 bits, so that outputs that differ have probabilities that differ.
             shares = answer(torch.from_numpy(samples)).double().softmax(dim=1)
-        return Predictions(classes, shares.cpu().numpy(), files)
+        yield Predictions(classes, shares.cpu().numpy(), files)
 
+
+def sample_batches(
+    card: ModelCard, inputs: Any, task: int | None = None, batch_size: int = 64
+) -> Iterator[tuple[NDArray[Any], tuple[Path, ...]]]:
+    """Decode samples, ``[n, *shape]`` as the data set of the task has them, and the files that all of them came from.
+
+    Arguments and errors are those of :func:`predict_batches`.
+    """
+    if batch_size < 1:
+        raise RequestError(f"batches of {batch_size} samples", where="batch_size", remedy="give 1 or more")
+    channels, *size = card.task_inputs[task or 0].shape
     if not size:
         samples = _as_rows(inputs, card, channels)
-        yield from (predictions(samples[at : at + batch_size]) for at in range(0, len(samples), batch_size))
+        yield from ((samples[at : at + batch_size], ()) for at in range(0, len(samples), batch_size))
         return
     items, faults = _as_items(inputs), list[str]()
     are_files = all(isinstance(item, Path) for item in items)
@@ -96,7 +103,7 @@ def predict_batches(
         usable = [(item, pixels) for item, pixels in zip(batch, found, strict=True) if isinstance(pixels, np.ndarray)]
         if usable:
             files = tuple(item for item, _ in usable) if are_files else ()
-            yield predictions(np.stack([pixels for _, pixels in usable]), files)
+            yield np.stack([pixels for _, pixels in usable]), files
         faults += [
             f"{item}: {one_line(why)}" for item, why in zip(batch, found, strict=True) if isinstance(why, Exception)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -261,16 +262,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
-    sources: dict[str, DatasetSource] = {}
-    packages, local_data = {}, {}
-    for name in dataset_names(benchmark):
-        if name in benchmark.datasets:
-            source = definition_source(benchmark.datasets[name], name)
-            sources[name], local_data[name] = source, source.checksum()
-        else:
-            entry = registry.datasets.find(name)
-            sources[name], packages[name] = entry.factory, entry.package
-    benchmark = number_classes(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
+    sources, packages = _find_sources(registry, benchmark)
+    local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
+
+    @cache  # each task may ask for the same
+    def info_of(name: str) -> DatasetInfo:
+        return _infos({name: sources[name]}, packages, request.data_root)[name]
+
+    benchmark = number_classes(benchmark, info_of)
     if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
         overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
     spec = RunSpec(
@@ -294,6 +293,19 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
     run.refuse_tuned_seed(request.seed)
     return run
+
+
+def _find_sources(registry: Registry, benchmark: BenchmarkSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the sources of a benchmark's data sets, and the packages of those that it does not define, by name."""
+    names, own = dataset_names(benchmark), benchmark.datasets
+    others = {name: registry.datasets.find(name) for name in names if name not in own}
+    sources = {name: definition_source(own[name], name) if name in own else others[name].factory for name in names}
+    return sources, {name: entry.package for name, entry in others.items()}
+
+
+def dataset_infos(registry: Registry, benchmark: BenchmarkSpec, data_root: Path | None) -> dict[str, DatasetInfo]:
+    """Describe the data sets of a benchmark, by name; a DataError: one is missing or cannot be used."""
+    return _infos(*_find_sources(registry, benchmark), data_root)
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

@@ -46,7 +46,7 @@ class TaskInference:
         logits = [model.forward_single_task(images, task) for task in range(tasks)]
         chosen = torch.stack([self.score(part) for part in logits]).argmax(dim=0)
         if self.scenario == "domain":
-            return torch.stack(logits)[chosen, torch.arange(len(images), device=chosen.device)]
+            return torch.stack(logits)[chosen, torch.arange(images.shape[0], device=chosen.device)]
         lowest = torch.finfo(logits[0].dtype).min
         parts = [torch.where((chosen == task).unsqueeze(1), part, lowest) for task, part in enumerate(logits)]
         return torch.cat(parts, dim=1)

@@ -112,8 +112,8 @@ def test_folder_absent_and_a_file(tmp_path: Path) -> None:
 
 
 LAYOUTS: dict[str, tuple[list[str], str]] = {
-    "empty": (["readme.txt"], "has images of fewer than 2 classes"),
-    "one class": (["only/0.png", "only/1.png"], "has images of fewer than 2 classes"),
+    "empty": (["readme.txt"], "has no images"),
+    "one folder too many": (["all/a/0.png", "all/b/1.png"], "all of them in folders of one class folder"),
     "empty class": (["a/0.png", "a/1.png", "b/0.png", "b/1.png", "void/readme.txt"], "without images.*void"),
     "other classes": (
         [f"{it}/0.png" for it in ("train/a", "train/b", "train/c", "test/a", "test/d")],

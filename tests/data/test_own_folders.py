@@ -131,6 +131,15 @@ def test_folder_of_tasks(tmp_path: Path) -> None:
         asked(tmp_path / "months", tmp_path, classes_per_task=2)
 
 
+def test_task_of_one_class(tmp_path: Path) -> None:
+    """A month that brings one new class is a task, of a folder and of a list."""
+    pictures(tmp_path / "months" / "1", "a", "b")
+    pictures(tmp_path / "months" / "2", "c")
+    assert tasks_of(asked(tmp_path / "months", tmp_path)) == {"1": ("a", "b"), "2": ("c",)}
+    rows = [row | {"task": row["path"].split("/")[1]} for row in rows_of(tmp_path / "months")]
+    assert tasks_of(asked(listed(tmp_path, rows), tmp_path)) == {"1": ("a", "b"), "2": ("c",)}
+
+
 def test_splits_of_one_folder(tmp_path: Path) -> None:
     """Train and test are no classes and no tasks."""
     for split, count in (("train", 9), ("test", 4), ("val", 2)):
@@ -151,6 +160,8 @@ def test_list_of_files(tmp_path: Path) -> None:
     assert sizes == same == [(27, 3, 6), (9, 1, 2)]
     shuffled = asked(listed(tmp_path, rows[::-1]), tmp_path, classes_per_task=3)
     assert shuffled.spec.run_id == run.spec.run_id
+    again = build_stream(shuffled.spec.benchmark, shuffled.load, shuffled.limits, 0)
+    assert again.fingerprint == streams[0].fingerprint
     timed = [row | {"task": "june" if row["label"] in "cd" else "July 1"} for row in reversed(rows)]
     run = asked(listed(tmp_path, timed), tmp_path)
     assert tasks_of(run) == {"june": ("c", "d"), "July 1": ("a", "b")}
@@ -176,8 +187,8 @@ def test_task_of_a_list_stays_as_it_is(tmp_path: Path) -> None:
 
 
 FOLDERS: dict[str, tuple[list[str], str]] = {
-    "nothing": ([], "fewer than 2 classes"),
-    "one class": (["a/1", "a/2"], "fewer than 2 classes"),
+    "nothing": ([], "has no images"),
+    "one class": (["a/1", "a/2"], "there is one class, a|how many a task has"),
     "one picture": (["a/1", "b/1", "b/2"], "a single image of class 'a'"),
     "deeper": (["y/june/a/1", "y/june/b/1", "z/june/a/1"], "y, z have no images, nor folders of images"),
     "one task": (["all/a/1", "all/b/1"], "all has folders of images"),
@@ -210,6 +221,7 @@ def test_folders_that_are_refused(paths: list[str], said: str, tmp_path: Path) -
 
 LISTS: dict[str, tuple[str, str]] = {
     "empty": ("", "has the columns of no name"),
+    "one class": ("path,label,task\nown/a/0.png,a,1\nown/a/1.png,a,1\n", "there is one class, a"),
     "no rows": ("path,label\n", "names no files"),
     "semicolons": ("path;label\nown/a/0.png;a\n", "columns that are not known: 'path;label'"),
     "unknown column": ("path,lable\n", r"'lable' \(did you mean 'label'"),

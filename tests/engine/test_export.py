@@ -184,6 +184,22 @@ class Strange(nn.Module):
         return torch.zeros(3) if float(images.sum()) > 0 else images.flatten(1)
 
 
+class Fixed(nn.Module):
+    """Makes a number of the length of its batch, which a graph would then be for."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1) + torch.arange(len(images)).unsqueeze(1)
+
+
+def test_graph_of_one_batch_size_is_refused() -> None:
+    """The exporter writes it without a word."""
+    record = Record.model_construct(
+        run_id="x-1", task_names=("only",), input_shape=(1, 2, 2), task_inputs=(INPUT,), accuracy_matrix=((0.5,),)
+    )
+    with pytest.raises(ResultsError, match="the network fixes the batch of its input"):
+        onnx_bytes(LearnedModel(BackboneModel(Fixed(), 4, (2,)), record), 0)
+
+
 def test_model_that_cannot_be_exported(capsys: pytest.CaptureFixture[str]) -> None:
     """It is told in one line, and nothing else is; loggers are as they were."""
     record = Record.model_construct(

@@ -81,8 +81,8 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_060, "cli": 2_800, "config": 1_880, "data": 3_540, "engine": 4_000, "models": 1_280, "plugin": 1_290,
-    "results": 4_200, "sweeps": 1_620, "testing": 1_430, "training": 3_060, "utils": 1_140,
+    "beside": 1_060, "cli": 2_800, "config": 1_880, "data": 3_580, "engine": 4_410, "models": 1_290, "plugin": 1_290,
+    "results": 4_200, "sweeps": 1_620, "testing": 1_430, "training": 3_060, "utils": 1_150,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 14_500), ("tests", 34_600), ("scripts", 5_600)):
+    for folder, most in (("plugins", 14_500), ("tests", 36_000), ("scripts", 5_600)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 

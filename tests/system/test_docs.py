@@ -277,6 +277,11 @@ BEFORE = {
         for name in ("a.png", "b.png"):
             Image.new("RGB", (20, 16)).save(name)
         pathlib.Path("task-2.onnx").write_bytes(onnx_bytes(seu_bench.load_model(record.run_id), 2))
+        images = torch.arange(20 * 64, dtype=torch.uint8).view(20, 8, 8)
+        june, june_labels = july, july_labels = images, ["c", "d"] * 10
+        april = images, ["a", "b"] * 10, images, ["a", "b"] * 10
+        benchmark = seu_bench.stream({"April": april}, name="months", scenario="class")
+        months = seu_bench.run("slda", benchmark, protocol="smoke").run_id
     """,
     "docs/guides/strategies.md": """
         from collections.abc import Mapping
