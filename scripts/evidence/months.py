@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from scripts.evidence import months_runs as made
 from scripts.evidence.formatting import names, table, template
-from scripts.evidence.months_runs import MEMORY, MONTHS, PER_CLASS, PROCESSES, STRATEGIES, Process, read_processes
+from scripts.evidence.months_runs import AGAIN, MONTHS, STRATEGIES, Process, read_processes
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from seu_bench.results.record import Record
+from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.results.statistics import summarize
 
 PAGE: Final = ROOT / "docs" / "evidence" / "months.md"
@@ -32,11 +34,13 @@ class Chain:
         record: of the run that ends with the last month.
         processes: of the months.
         from_nothing: the process that learned all of them; ``None``: there was none.
+        giving_back: those of the second and the last month whose allocator gave back what was freed.
     """
 
     record: Record
     processes: tuple[Process, ...]
     from_nothing: Process | None
+    giving_back: tuple[Process, ...]
 
     @property
     def accuracies(self) -> list[float]:
@@ -51,8 +55,19 @@ class Chain:
 
     def spent(self, what: str) -> list[float]:
         """Image passes, or another field of stages, of each month's learning."""
-        stages = [it for it in self.record.stages if it.name != "evaluation"]
+        stages = [it for it in self.record.stages if it.name != EVALUATION]
         return [sum(getattr(it, what) or 0 for it in stages if it.task == month) for month in range(MONTHS)]
+
+    @property
+    def evaluating(self) -> list[float]:
+        """Seconds of evaluation, by month."""
+        return [it.seconds for it in self.record.stages if it.name == EVALUATION]
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether it ends the last month classifying its training images about as well as by naming one class."""
+        ends = [it.accuracies[-1] for it in self.record.stages if it.task == MONTHS - 1 and it.accuracies]
+        return self.record.reference is None and bool(ends) and (ends[0] or 0.0) < 1.2 / CLASSES
 
     @property
     def is_same(self) -> bool:
@@ -65,15 +80,16 @@ Chains = Mapping[str, Sequence[Chain]]
 
 def read_chains(folder: Path = EVIDENCE) -> dict[str, list[Chain]]:
     """The chains that are whole, by strategy."""
-    processes = read_processes(folder / SET / PROCESSES)
     there = {it.run_id: it for it in records(folder / SET)}
+    of_chain: dict[tuple[str, int], dict[str, list[Process]]] = {}
+    for process in read_processes(folder / SET / made.PROCESSES):
+        of_chain.setdefault((process.strategy, process.seed), {}).setdefault(process.kind, []).append(process)
     found: dict[str, list[Chain]] = {name: [] for name in STRATEGIES}
-    for last in processes:
-        if last.months == MONTHS and not last.from_nothing and last.run_id in there:
-            own = [it for it in processes if (it.strategy, it.seed) == (last.strategy, last.seed)]
-            months = sorted((it for it in own if not it.from_nothing), key=lambda it: it.months)
-            whole = next((it for it in own if it.from_nothing), None)
-            found[last.strategy].append(Chain(there[last.run_id], tuple(months), whole))
+    for (name, _), kinds in of_chain.items():
+        months, whole, giving = (kinds.get(kind, []) for kind in ("month", "from nothing", "giving back"))
+        if len(months) == MONTHS and months[-1].run_id in there:
+            chain = Chain(there[months[-1].run_id], tuple(months), whole[0] if whole else None, tuple(giving))
+            found[name].append(chain)
     return {name: chains for name, chains in found.items() if chains}
 
 
@@ -145,34 +161,44 @@ def ranked(chains: Chains) -> list[str]:
     return sorted(chains, key=lambda name: -mean_of(chains[name], lambda it: it.accuracies)[-1])
 
 
-def growth(chains: Chains) -> dict[str, tuple[float, float]]:
-    """By strategy, megabytes by which memory that is no file's grew from the first extension to the last; per cent."""
-    values = {name: mean_of(own, SHOWN[ANONYMOUS]) for name, own in chains.items()}
-    return {name: (it[-1] - it[1], 100 * (it[-1] / it[1] - 1)) for name, it in values.items()}
+def memory_table(chains: Chains) -> str:
+    """What the second month and the last one held of the first seed, by an allocator that gives back what is freed."""
+    lines = []
+    for name, own in chains.items():
+        if len(own[0].giving_back) == len(AGAIN):
+            row = []
+            for what in ("peak_bytes", "anonymous_bytes"):
+                first, last = (getattr(it, what) / MB for it in own[0].giving_back)
+                row += [f"{first:,.0f}", f"{last:,.0f}", f"{last - first:+,.0f}"]
+            lines.append((f"`{name}`", *row))
+    months = [f"month {AGAIN[0]}", f"month {AGAIN[1]}", "more"]
+    return table(["strategy", *(f"{what}, {it}" for what in ("peak (MB)", "no file's (MB)") for it in months)], lines)
 
 
 def rendered() -> str:
     """The page as the published records have it."""
     chains = read_chains()
-    grown = growth(chains)
+    test = CLASSES * made.PER_CLASS["test"] * 3 * 32 * 32 / MB
     plain = chains["naive"]
     learning, whole = mean_of(plain, lambda it: it.spent("cpu_seconds"))[1], mean_of(plain, SHOWN[SECONDS])[1]
-    new = {name: mean_of(own, lambda it: it.new)[-1] for name, own in chains.items()}
     last = {name: mean_of(own, lambda it: it.accuracies)[-1] for name, own in chains.items()}
     return template("months.md.jinja").render(
         months=MONTHS,
-        images=PER_CLASS,
-        memory=MEMORY,
-        test_mb=f"{10 * PER_CLASS['test'] * 3 * 32 * 32 / MB:.1f}",
+        images=made.PER_CLASS,
+        memory=made.MEMORY,
+        test_mb=f"{test:.1f}",
+        held_mb=f"{(MONTHS - 2) * test:.0f}",
         accuracies=accuracy_table(chains),
         costs=cost_table(chains),
         anew=anew_table(chains),
         order=[(f"`{name}`", f"{100 * last[name]:.1f}") for name in ranked(chains)],
         simple={name: names(it for it in ranked(chains) if last[it] < last[name]) for name in SIMPLE if name in last},
-        growth={name: f"{grown[name][0]:+.0f} MB ({grown[name][1]:+.1f} %)" for name in chains},
+        held=memory_table(chains),
+        giving=", ".join(f"`{key}={value}`" for key, value in made.GIVING.items()),
+        evaluating=[f"{it:.1f}" for it in mean_of(chains["seu"], lambda it: it.evaluating)] if "seu" in chains else [],
         fixed=f"{whole - learning:.1f}",
         whole=f"{whole:.1f}",
-        stuck=names(name for name in chains if new[name] < 1.2 / CLASSES),
+        stuck=names(name for name, own in chains.items() if all(it.has_stalled for it in own)),
         same=names(name for name, own in chains.items() if own[0].is_same),
         other=names(name for name, own in chains.items() if own[0].from_nothing and not own[0].is_same),
         picture=f"../pictures/{PICTURE.name}",

@@ -12,12 +12,13 @@ import argparse
 import csv
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from safetensors.numpy import load_file
@@ -31,6 +32,8 @@ MONTHS: Final = 10
 #: Images of each class that are written: the first ones of the data set.
 PER_CLASS: Final = {"train": 80, "test": 50}
 MEMORY: Final = 500
+#: Months that are learned again by an allocator that gives back.
+AGAIN: Final = (2, MONTHS)
 _KEPT: Final = ("-o", f"memory={MEMORY}")
 #: Strategies, with what the command line says of them.
 STRATEGIES: Final[dict[str, tuple[str, ...]]] = {
@@ -44,6 +47,8 @@ STRATEGIES: Final[dict[str, tuple[str, ...]]] = {
     "cumulative": (),
 }
 PROCESSES: Final = "processes.csv"
+GIVING: Final = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+Kind: TypeAlias = Literal["month", "from nothing", "giving back"]
 
 
 class Process(Frozen):
@@ -51,7 +56,8 @@ class Process(Frozen):
 
     Attributes:
         months: that it ended with.
-        from_nothing: whether it learned all of them, and not the last one alone.
+        kind: it learned the last month; all of them; or the last one by an allocator that gives back at once what is
+            freed (:data:`GIVING`), and so holds what is in use.
         run_id: of the run.
         weights: SHA-256 of names, shapes and numbers of its weights, without what the file says beside them.
         seconds, cpu_seconds: from its start to its end, and of the processor.
@@ -63,7 +69,7 @@ class Process(Frozen):
     strategy: str
     seed: NonNegativeInt
     months: PositiveInt
-    from_nothing: bool
+    kind: Kind
     run_id: str
     weights: str
     seconds: PositiveFloat
@@ -111,32 +117,37 @@ def weights_digest(file: Path) -> str:
 
 
 def learn(folder: Path, strategy: str, seed: int) -> None:
-    """Learn the first month, then extend it month by month; of the first seed also all of them from nothing."""
-    path = folder / PROCESSES
-    done = {
-        (it.months, it.from_nothing): it for it in read_processes(path) if (it.strategy, it.seed) == (strategy, seed)
-    }
+    """Learn the first month, then extend it month by month; of the first seed also all of them from nothing, and two
+    months again by an allocator that gives back."""
+    known = [it for it in read_processes(folder / PROCESSES) if (it.strategy, it.seed) == (strategy, seed)]
+    runs: dict[tuple[int, Kind], str] = {(it.months, it.kind): it.run_id for it in known}
+
+    def make(months: int, kind: Kind, *words: str) -> None:
+        if (months, kind) not in runs:
+            command = *words, *own, "--results", str(folder if kind != "from nothing" else folder / "from_nothing")
+            runs[months, kind] = _measure(folder, command, strategy=strategy, seed=seed, months=months, kind=kind)
+
     own = ("--device", "cpu", "--data-root", str(folder / "data"), "--quiet")
-    begin = ("run", "--strategy", strategy, *STRATEGIES[strategy], "--seed", str(seed), *own)
-    run = ""
+    begin = ("run", "--strategy", strategy, *STRATEGIES[strategy], "--seed", str(seed))
     for months in range(1, MONTHS + 1):
-        if (months, False) not in done:
+        data = str(month_folder(folder, months))
+        words = (*begin, "--benchmark", f"{data}/", "--classes-per-task", "10")
+        make(months, "month", *(words if months == 1 else ("extend", runs[months - 1, "month"], "--data", data)))
+    if not seed:
+        record = read_record(runs_folder(folder) / runs[MONTHS, "month"])
+        make(MONTHS, "from nothing", *begin, "--benchmark", str(folder / str(record.benchmark_file)))
+        for months in AGAIN:
             data = str(month_folder(folder, months))
-            first = (*begin, "--benchmark", f"{data}/", "--classes-per-task", "10")
-            words = first if months == 1 else ("extend", run, "--data", data, *own)
-            done[months, False] = _measure(path, words, folder, strategy, seed, months)
-        run = done[months, False].run_id
-    if not seed and (MONTHS, True) not in done:
-        record = read_record(runs_folder(folder) / run)
-        words = (*begin, "--benchmark", str(folder / str(record.benchmark_file)))
-        _measure(path, words, folder / "from_nothing", strategy, seed, MONTHS)
+            make(months, "giving back", "extend", runs[months - 1, "month"], "--data", data, "--name", "again")
+            shutil.rmtree(runs_folder(folder) / runs[months, "giving back"], ignore_errors=True)
 
 
-def _measure(path: Path, words: Sequence[str], results: Path, strategy: str, seed: int, months: int) -> Process:
-    """Run a command and write down what its process took."""
-    command = [sys.executable, "-m", "seu_bench", *words, "--results", str(results)]
+def _measure(folder: Path, words: Sequence[str], **row: Any) -> str:
+    """Run a command, write down what its process took, and return the id of its run."""
+    command = [sys.executable, "-m", "seu_bench", *words]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **(GIVING if row["kind"] == "giving back" else {})}
     began, anonymous = time.perf_counter(), 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True) as it:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True) as it:
         status = Path(f"/proc/{it.pid}/status")
         while not (ended := os.wait4(it.pid, os.WNOHANG))[0]:
             told = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")]
@@ -147,22 +158,21 @@ def _measure(path: Path, words: Sequence[str], results: Path, strategy: str, see
         output = it.stdout.read() if it.stdout else ""
     if it.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {it.returncode}")
-    run = runs_folder(results) / output.split()[-1]
-    record = read_record(run)
-    row: dict[str, Any] = {"strategy": strategy, "seed": seed, "months": months}
-    row |= {"from_nothing": results.name == "from_nothing", "run_id": record.run_id}
-    row |= {"weights": weights_digest(run / MODEL_NAME)}
+    run = runs_folder(Path(words[-1])) / output.split()[-1]
+    row |= {"run_id": run.name, "weights": weights_digest(run / MODEL_NAME)}
     row |= {"seconds": round(seconds, 2), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2)}
     row |= {"peak_bytes": 1024 * usage.ru_maxrss, "anonymous_bytes": anonymous}
     row |= {"model_bytes": (run / MODEL_NAME).stat().st_size, "learner_bytes": (run / LEARNER_NAME).stat().st_size}
-    found, is_new = Process.model_validate(row), not path.exists()
+    row = Process.model_validate(row).model_dump()
+    path = folder / PROCESSES
+    is_new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as opened:
         writer = csv.DictWriter(opened, list(row), lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerow(row)
     print(*row.values(), flush=True)
-    return found
+    return run.name
 
 
 def main() -> None:
