@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,7 @@ from seu_bench.cli.options import format_option, request_command
 from seu_bench.cli.run import boards_of, foretell_time, print_for_program, print_places
 from seu_bench.cli.verbosity import progress_console, quiet_option
 from seu_bench.config.commands import command
-from seu_bench.config.run import ExecutionFields, Request
+from seu_bench.config.run import EXTENSION_FIELDS, Request
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import read_record
@@ -31,12 +31,9 @@ if TYPE_CHECKING:
     from seu_bench.engine.runner import Outcome
     from seu_bench.results.record import Record
 
-#: Options of the command that are fields of a request: those that decide no result.
-_FIELDS: Final = (*(name for name in ExecutionFields.model_fields if name != "match"), "restart", "max_seconds")
-
 
 @quiet_option
-@request_command(*_FIELDS)
+@request_command(*EXTENSION_FIELDS)
 @click.argument("run_name", metavar="RUN", shell_complete=run_ids)
 @click.option(
     "--data",
@@ -57,30 +54,18 @@ def extend(run_name: str, data: Path | None, name: str | None, benchmark: str | 
     from seu_bench.cli.progress import ProgressDisplay
     from seu_bench.engine.extending import extend as extended
 
-    execution = ExecutionFields(**{key: it for key, it in fields.items() if key in ExecutionFields.model_fields})
-    more = {"restart": fields["restart"], "max_seconds": Request(**fields).max_seconds}
-    results, registry = execution.results, use_plugins(execution.plugin)
+    given = Request(**fields)
+    results, registry = given.results, use_plugins(given.plugin)
     parent = read_record(find_run(results, run_name))
-    stop = StopRequest(more["max_seconds"])
+    stop = StopRequest(given.max_seconds)
     with stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
             foretell = partial(foretell_time, registry, resolved, advise=False)
             return ProgressDisplay(progress_console(), foretell=foretell)
 
-        given = {key: getattr(execution, key) for key in ExecutionFields.model_fields if key != "results"}
-        outcome = extended(
-            registry,
-            run_name,
-            data=data,
-            name=name,
-            benchmark=benchmark,
-            results=results,
-            watcher=watcher,
-            stop=stop,
-            **given,
-            **more,
-        )
+        task: Any = {"data": data, "name": name, "benchmark": benchmark}
+        outcome = extended(registry, run_name, **task, watcher=watcher, stop=stop, **fields)
     record = outcome.record
     boards = boards_of(record, results, registry.known_metrics)
     if print_for_program(outcome, form):
@@ -96,7 +81,7 @@ def extend(run_name: str, data: Path | None, name: str | None, benchmark: str | 
     click.echo(f"next: {printable_lines(command('predict', record.run_id, 'FILES', results=results))}")
     click.echo(f"      {printable_lines(command('export', record.run_id, results=results))}")
     if record.learner_sha256 is not None:
-        more = {"results": results, "data_root": execution.data_root, "plugin": execution.plugin}
+        more = {"results": results, "data_root": given.data_root, "plugin": given.plugin}
         click.echo(f"      {printable_lines(command('extend', record.run_id, '--data', 'FOLDER', **more))}")
 
 

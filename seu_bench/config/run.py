@@ -278,6 +278,14 @@ class Request(ResultFields, ExecutionFields):
         return ComputeConfig(self.precision, self.feature_cache, self.compile)
 
 
+#: Fields of a request that an extension of a run may be given: those that decide no result.
+EXTENSION_FIELDS: Final = (
+    *(name for name in ExecutionFields.model_fields if name != "match"),
+    "restart",
+    "max_seconds",
+)
+
+
 class RunSpec(ResultFields):
     """Everything that decides a run, resolved and validated; ``chosen`` are components that are not its own."""
 

@@ -79,12 +79,7 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
         raise DataError(what, where=str(place), remedy="give a folder, or a .csv with the columns path,label")
     name = _plain(place.stem if is_list else place.name)
     name = f"my_{name}" if name in known else name
-    try:
-        listed = _list(place, None, name).rows() if is_list else []
-        parts = list(dict.fromkeys(row.task for row in listed if row.task)) if is_list else _parts(place)
-    except OSError as error:
-        what = f"the folder cannot be read: {error.strerror or error}"
-        raise DataError(what, where=str(error.filename or place), remedy="see that you may read it") from error
+    parts = own_tasks(place, name)
     tasks: dict[str, dict[str, Any]] = {}
     data: dict[str, dict[str, Any]] = {}
     images: list[Path] = []
@@ -116,6 +111,17 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
         remedy = "rename the folder or the file"
         raise DataError("a name in it cannot be written in UTF-8", where=str(place), remedy=remedy) from error
     return name, _text(name, summary, tasks, data, {"size": size, "channels": channels})
+
+
+def own_tasks(place: Path, name: str) -> list[str]:
+    """Names of the tasks in a folder or a list; none: it is not divided. A DataError: it is neither, or mixed."""
+    try:
+        if place.is_dir():
+            return _parts(place)
+        return list(dict.fromkeys(row.task for row in _list(place, None, name).rows() if row.task))
+    except OSError as error:
+        what = f"the folder cannot be read: {error.strerror or error}"
+        raise DataError(what, where=str(error.filename or place), remedy="see that you may read it") from error
 
 
 def _folder(path: Path, name: str) -> FolderSource:

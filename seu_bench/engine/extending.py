@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkFile, BenchmarkSpec
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.run import ExecutionFields, Request
+from seu_bench.config.run import EXTENSION_FIELDS, Request
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.own_folders import keep_benchmark
+from seu_bench.data.own_folders import keep_benchmark, own_tasks
 from seu_bench.data.tasks import ordered_tasks
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
@@ -32,8 +32,6 @@ from seu_bench.results.record import Record, record_path
 from seu_bench.results.record_files import find_run
 from seu_bench.utils.reading import absolute
 
-#: Fields of a request that decide no result.
-_EXECUTION: Final = {*ExecutionFields.model_fields, "restart", "max_seconds"} - {"match"}
 #: Of each kind of samples: endings of a file, or of a folder none, and the kind of its table in a benchmark file.
 _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "image": {"": "folder", ".csv": "files", ".npz": "npz"},
@@ -77,7 +75,7 @@ def extend(
         remedy = "seu-bench extend RUN --data FOLDER, or seu-bench extend RUN --benchmark FILE.toml"
         raise RequestError("give the data of a further task, or a longer benchmark", where="--data", remedy=remedy)
     asked = Request(**execution)
-    if decisive := [key for key in execution if key not in _EXECUTION and getattr(asked, key) is not None]:
+    if decisive := [key for key in execution if key not in EXTENSION_FIELDS and getattr(asked, key) is not None]:
         what = f"an extended run learns as the run does that it continues, and {', '.join(decisive)} cannot change"
         raise RequestError(what, where=decisive[0], remedy="leave it out, or run all tasks anew")
     folder = absolute(find_run(results, str(run)))
@@ -142,7 +140,7 @@ def _is_there(definition: Any) -> bool:
 
 def benchmark_text(document: Mapping[str, Any], results: Path) -> str:
     """A benchmark file, with paths from its folder below the results, which may be moved together with the data."""
-    folder = absolute(results) / "streams" / "any"
+    folder = results.resolve() / "streams" / "any"  # where paths that go up from a link would begin
     defined = {
         name: {key: os.path.relpath(it, folder) if key == "path" else it for key, it in own.items()}
         for name, own in document["datasets"].items()
@@ -179,7 +177,7 @@ def longer_document(
     key = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
     key = key if key not in {*datasets, *infos} else f"{key}_{len(tasks)}"
     last = list(tasks.values())[-1]
-    datasets[key] = _definition(record, data, datasets.get(last["dataset"], {}))
+    datasets[key] = _definition(record, data, key, datasets.get(last["dataset"], {}))
     tasks[name] = {"dataset": key, "input": _uncoloured(last["input"])}
     shared = {"validation": stream.validation, "scenario": stream.scenario}
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
@@ -198,7 +196,7 @@ def _uncoloured(given: Mapping[str, Any]) -> dict[str, Any]:
     return own | ({"channels": 3} if "color" in given else {})
 
 
-def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[str, Any]:
+def _definition(record: Record, data: Path, key: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a data set of the same samples as a run's."""
     kinds = _KINDS[record.input_kind]
     ending = "" if data.is_dir() else data.suffix.lower()
@@ -209,6 +207,12 @@ def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[
         raise RequestError(what, where="--data", remedy=f"give {needed}")
     definition: dict[str, Any] = {"kind": kind, "path": str(data)}
     if kind in ("folder", "files"):
+        if parts := own_tasks(data, key):
+            what = f"{data} has {len(parts)} tasks, not one: {', '.join(parts[:20])}"
+            remedy = (
+                "give the data of one of them; or a benchmark that begins with the run's tasks: --benchmark FOLDER/"
+            )
+            raise RequestError(what, where="--data", remedy=remedy)
         channels, *size = record.task_inputs[-1].shape
         definition |= {"size": size, "channels": channels, "cache": "disk"}
     if earlier.get("kind") == kind and "test_fraction" in earlier:

@@ -154,7 +154,7 @@ class StrategyContract(Contract):
             if scenario not in self._declared(trial):
                 more["infer_task"] = "entropy"
             tried = replace(trial, scenario=scenario, options={**trial.options, **more})
-            reasons.append(_check_extended(tried))
+            reasons.append(check_extended(tried))
         if told := [reason for reason in dict.fromkeys(reasons) if reason is not None]:
             pytest.skip("; ".join(told))
 
@@ -339,7 +339,7 @@ def _check_learned(trial: Trial) -> None:
         )
 
 
-def _check_extended(trial: Trial) -> str | None:
+def check_extended(trial: Trial) -> str | None:
     """Compare a learner of two tasks that learns a third with one that knew of three; or return why it cannot."""
     benchmark = "tiny_three" if trial.scenario == "domain" else "tiny_unequal"  # where heads can differ in width
     short, made, longer, whole = (trial.learner(benchmark, first_tasks=tasks) for tasks in (2, None, None, None))

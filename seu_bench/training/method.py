@@ -142,15 +142,21 @@ class Method(StagedStrategy):
         return logits
 
     def needs_whole_stream(self) -> str | None:
-        """Say why all tasks must be known before the first is learned, so that none can follow the last; ``None``:
-        further ones may, and what is then learned is the same bit by bit as if they had been known."""
+        """Say why all tasks must be known before the first is learned, so that none can follow the last, and which
+        option helps; ``None``: further ones may, and what is then learned is the same bit by bit as if they had been
+        known.
+
+        It is asked before anything is learned, and hangs on options and plan alone. Override it where something that
+        cannot grow hangs on the number of tasks, such as a memory that is divided among them.
+        """
         if self.whole_stream:
             return "it is trained once on the whole stream"
         return None if self.resumable else "its plugins have no state that can be saved"
 
     def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
         """Return the state of an attribute of :meth:`setup`, saved behind the last task of a stream, as it is in one of
-        which further tasks are known, for which parameters of the model were ``added``.
+        which further tasks are known, for which parameters of the model were ``added``. Where it is called, this method
+        is set up for the longer stream, so that its own attribute shows the shape to grow to.
 
         By default a module keeps the rows that it has here. Tensors by names of weights, such as importances, get what
         :meth:`setup` made here, or zeros. Anything else stays as it is.

@@ -23,7 +23,7 @@ from seu_bench.engine.extending import extend
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.runner import Outcome
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import DataMissingError, Interruption, RequestError, ResultsError, SeuBenchError
+from seu_bench.errors import DataMissingError, Interruption, OptionError, RequestError, ResultsError, SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import LEARNER_NAME
@@ -327,9 +327,22 @@ def other_kind(results: Path, record: Record, months: list[Path]) -> dict[str, A
     return {"data": file}
 
 
-def one_class(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    shutil.copytree(months[2] / "d4", results.parent / "half" / "d4")
+def empty_class(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
+    shutil.copytree(months[2], results.parent / "half")
+    (results.parent / "half" / "d9").mkdir()
     return {"data": results.parent / "half"}
+
+
+def several_tasks(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
+    return {"data": months[0].parent}
+
+
+def other_seed(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
+    return {"data": months[2], "seed": 1}
+
+
+def no_number(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
+    return {"data": months[2], "max_seconds": "long"}
 
 
 def nothing_asked(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
@@ -379,7 +392,10 @@ REFUSALS: Mapping[Callable[..., dict[str, Any]], tuple[type[SeuBenchError], str]
     known_name: (RequestError, r"has learned a task 'may' already.*--name"),
     no_data: (DataMissingError, r"no such data"),
     other_kind: (RequestError, r"learned from image.*ends in '\.parquet'"),
-    one_class: (SeuBenchError, r"fewer than 2 classes"),
+    empty_class: (SeuBenchError, r"d9 has no images"),
+    several_tasks: (RequestError, r"has 3 tasks, not one: july, june, may"),
+    other_seed: (RequestError, r"and seed cannot change"),
+    no_number: (OptionError, r"max_seconds"),
     nothing_asked: (RequestError, r"give the data of a further task"),
     no_further_task: (RequestError, r"has 2 tasks, and run .* learned 2"),
     other_tasks: (RequestError, r"task 1 \('june'\) is not the one .*: its .*data.* differ"),

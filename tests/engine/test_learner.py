@@ -302,7 +302,9 @@ def test_refuses_labels_of_classes_without_names(scenario: str, tmp_path: Path) 
 
 
 def test_extends_from_python(own: Path, tmp_path: Path) -> None:
-    """By a folder, as the command does; a run may be given by its folder, whatever the results folder."""
+    """By a folder, as the command does; a run may be given by its folder, whatever the results folder, also a link."""
+    (tmp_path / "somewhere" / "else").mkdir(parents=True)
+    (tmp_path / "other").symlink_to(tmp_path / "somewhere" / "else")
     for name in ("four", "five"):
         (tmp_path / "june" / name).mkdir(parents=True)
         for place, pixels in enumerate(PIXELS[name == LABELS][:20]):

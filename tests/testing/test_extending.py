@@ -3,6 +3,7 @@ every strategy, bit by bit those that knew all tasks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.tried import ADAPTING_SEU, ALL, FIXED_SEU, each, tried
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from scripts import extending
 from seu_bench import Method, Reservoir, hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.extending import extend
@@ -219,3 +221,15 @@ def test_strategy_of_the_whole_stream_is_refused_before_it_learns(tmp_path: Path
     assert short.record.learner_sha256 is None
     with pytest.raises(Exception, match="kept no learner"):
         extend(registry_with(), short.record.run_id, benchmark="tiny_three", results=tmp_path, device="cpu")
+
+
+def test_page_names_every_strategy() -> None:
+    """Each has its row."""
+    names = re.findall(r"^\| `(\w+)` \|", extending.PAGE.read_text("utf-8"), re.MULTILINE)
+    assert names == sorted(registry_with().strategies)
+
+
+@pytest.mark.long
+def test_page_says_what_each_strategy_does() -> None:
+    """It is what the script writes."""
+    assert extending.PAGE.read_text("utf-8") == extending.page(), "python scripts/extending.py --write"
