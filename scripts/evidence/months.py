@@ -105,9 +105,8 @@ SHOWN: Final[dict[str, Callable[[Chain], Sequence[float]]]] = {
     "model and learner (MB)": lambda it: [(each.model_bytes + each.learner_bytes) / MB for each in it.processes],
     "processor seconds of the process": lambda it: [each.cpu_seconds for each in it.processes],
     "peak memory of the process (MB)": lambda it: [each.peak_bytes / MB for each in it.processes],
-    "of which no file's (MB)": lambda it: [each.anonymous_bytes / MB for each in it.processes],
 }
-ACCURACY, NEW, SIZE, SECONDS, PEAK, ANONYMOUS = SHOWN
+ACCURACY, NEW, SIZE, SECONDS, PEAK = SHOWN
 
 
 def accuracy_table(chains: Chains) -> str:
@@ -130,12 +129,12 @@ def cost_table(chains: Chains) -> str:
     lines = []
     for name, own in chains.items():
         pairs = []
-        for shown in (SIZE, SECONDS, PEAK, ANONYMOUS):
+        for shown in (SIZE, SECONDS, PEAK):
             values = mean_of(own, SHOWN[shown])
             digits = 2 if shown == SIZE else 1 if shown == SECONDS else 0
             pairs.append(f"{values[1]:,.{digits}f}, {values[-1]:,.{digits}f}")
         lines.append((f"`{name}`", *pairs))
-    return table(["strategy", SIZE, SECONDS, PEAK, ANONYMOUS], lines)
+    return table(["strategy", SIZE, SECONDS, PEAK], lines)
 
 
 def anew_table(chains: Chains) -> str:
@@ -162,17 +161,13 @@ def ranked(chains: Chains) -> list[str]:
 
 
 def memory_table(chains: Chains) -> str:
-    """What the second month and the last one held of the first seed, by an allocator that gives back what is freed."""
+    """Peaks of the second month and the last one of the first seed, by an allocator that gives back what is freed."""
     lines = []
     for name, own in chains.items():
         if len(own[0].giving_back) == len(AGAIN):
-            row = []
-            for what in ("peak_bytes", "anonymous_bytes"):
-                first, last = (getattr(it, what) / MB for it in own[0].giving_back)
-                row += [f"{first:,.0f}", f"{last:,.0f}", f"{last - first:+,.0f}"]
-            lines.append((f"`{name}`", *row))
-    months = [f"month {AGAIN[0]}", f"month {AGAIN[1]}", "more"]
-    return table(["strategy", *(f"{what}, {it}" for what in ("peak (MB)", "no file's (MB)") for it in months)], lines)
+            first, last = (it.peak_bytes / MB for it in own[0].giving_back)
+            lines.append((f"`{name}`", f"{first:,.0f}", f"{last:,.0f}", f"{last - first:+,.0f}"))
+    return table(["strategy", *(f"peak of month {it} (MB)" for it in AGAIN), "more (MB)"], lines)
 
 
 def rendered() -> str:
@@ -184,6 +179,7 @@ def rendered() -> str:
     last = {name: mean_of(own, lambda it: it.accuracies)[-1] for name, own in chains.items()}
     return template("months.md.jinja").render(
         months=MONTHS,
+        seeds=max(map(len, chains.values())),
         images=made.PER_CLASS,
         memory=made.MEMORY,
         test_mb=f"{test:.1f}",

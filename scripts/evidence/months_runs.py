@@ -61,8 +61,7 @@ class Process(Frozen):
         run_id: of the run.
         weights: SHA-256 of names, shapes and numbers of its weights, without what the file says beside them.
         seconds, cpu_seconds: from its start to its end, and of the processor.
-        peak_bytes, anonymous_bytes: most memory that was resident, and most that is no file's, looked at 20 times a
-            second.
+        peak_bytes: most memory that was resident.
         model_bytes, learner_bytes: of the files that it left.
     """
 
@@ -75,7 +74,6 @@ class Process(Frozen):
     seconds: PositiveFloat
     cpu_seconds: PositiveFloat
     peak_bytes: PositiveInt
-    anonymous_bytes: PositiveInt
     model_bytes: PositiveInt
     learner_bytes: PositiveInt
 
@@ -146,22 +144,17 @@ def _measure(folder: Path, words: Sequence[str], **row: Any) -> str:
     """Run a command, write down what its process took, and return the id of its run."""
     command = [sys.executable, "-m", "seu_bench", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1", **(GIVING if row["kind"] == "giving back" else {})}
-    began, anonymous = time.perf_counter(), 0
+    began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True) as it:
-        status = Path(f"/proc/{it.pid}/status")
-        while not (ended := os.wait4(it.pid, os.WNOHANG))[0]:
-            told = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")]
-            anonymous = max([anonymous, *(1024 * int(value) for value in told)])
-            time.sleep(0.05)
-        seconds, usage = time.perf_counter() - began, ended[2]
-        it.returncode = os.waitstatus_to_exitcode(ended[1])
         output = it.stdout.read() if it.stdout else ""
+        _, status, usage = os.wait4(it.pid, 0)
+        seconds, it.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
     if it.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {it.returncode}")
     run = runs_folder(Path(words[-1])) / output.split()[-1]
     row |= {"run_id": run.name, "weights": weights_digest(run / MODEL_NAME)}
     row |= {"seconds": round(seconds, 2), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2)}
-    row |= {"peak_bytes": 1024 * usage.ru_maxrss, "anonymous_bytes": anonymous}
+    row |= {"peak_bytes": 1024 * usage.ru_maxrss}
     row |= {"model_bytes": (run / MODEL_NAME).stat().st_size, "learner_bytes": (run / LEARNER_NAME).stat().st_size}
     row = Process.model_validate(row).model_dump()
     path = folder / PROCESSES
