@@ -80,8 +80,10 @@ class Discriminant(UntrainedModel):
         self.scatter.copy_(scatter)
         self.counts[:rows].copy_(total)
         covariance = scatter / total.sum().clamp(min=1)
-        # As large as the mean variance, so that the scale of the pixels makes no difference.
-        variance = covariance.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny)
+        # As large as the mean variance, so that the scale of the pixels makes no difference. Of images that are all the
+        # same the covariance is rounding alone, which is less than a millionth of the means.
+        least = 1e-6 * self.means.double().square().mean() + torch.finfo(torch.float32).tiny
+        variance = covariance.diagonal().mean().maximum(least)
         identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
         means = self.means[:rows].double()
         weight = torch.linalg.solve((1 - shrinkage) * covariance + shrinkage * variance * identity, means.T).T

@@ -102,7 +102,9 @@ class ProgressDisplay(_Display):
     def run_finished(self, record: Record) -> None:
         """Close the bars."""
         self.bars.stop()
-        self.say(f"{record.status} after {format_seconds(record.seconds)}")
+        known = 0 if record.parent is None else record.parent.tasks
+        own = sum(stage.seconds for stage in record.stages if stage.task >= known)
+        self.say(f"{record.status} after {format_seconds(own if known else record.seconds)}")
 
 
 class SweepDisplay(_Display):

@@ -31,6 +31,22 @@ def stage_progress(progress):
         once.touch()
         os.kill(os.getpid(), signal.SIGKILL)
 """
+#: A method with a memory.
+METHOD = """
+from seu_bench import Method, Reservoir
+from torch.nn.functional import cross_entropy
+
+class Mine(Method):
+    \"\"\"Mine.\"\"\"
+
+    name = "mine"
+
+    def setup(self):
+        self.memory = Reservoir(50)
+
+    def batch_loss(self, x, y, task, logits):
+        return cross_entropy(logits, y)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +249,17 @@ def test_submission_has_no_learner(command: Command, results: Path, months: list
     assert answer.status == 0, answer.err
     assert len([*(tmp_path / "shared").rglob(MODEL_NAME)]) == 3
     assert [*(tmp_path / "shared").rglob(LEARNER_NAME)] == []
+
+
+@pytest.mark.long
+def test_other_code_of_a_plugin(command: Command, results: Path, months: list[Path], tmp_path: Path) -> None:
+    """A method that was changed since does not go on with what the earlier one learned, unless that is accepted."""
+    (plugin := tmp_path / "mine.py").write_text(METHOD, encoding="utf-8")
+    file, own = months_file(tmp_path / "b.toml", months[:2]), results.parent / "own"
+    learn(command, own, "--plugin", plugin, "--strategy", "mine", "--benchmark", file)
+    run, asked = run_id(own), ("--data", months[2], "--plugin", plugin)
+    plugin.write_text(METHOD.replace("50", "60"), encoding="utf-8")
+    answer = extend(command, own, run, *asked)
+    assert answer.status == 2 and "made with other code: strategy 'mine' of mine.py" in answer.err
+    assert run_id(own) == run
+    assert extend(command, own, run, *asked, "--accept-code").status == 0

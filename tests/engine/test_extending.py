@@ -449,3 +449,25 @@ def test_no_learner(fields: Mapping[str, Any], months: list[Path], tmp_path: Pat
     assert [*tmp_path.rglob(LEARNER_NAME)] == []
     with pytest.raises(ResultsError, match="kept no learner"):
         extended(tmp_path, record, data=months[2])
+
+
+def groups_file(folder: Path, groups: list[list[str]]) -> Path:
+    """A benchmark file of groups of the classes of one folder."""
+    text = f'name = "groups"\n[stream]\nkind = "classes"\ndataset = "all"\norder = "fixed"\ngroups = {groups}\n'
+    text += f'[datasets.all]\nkind = "folder"\npath = "{folder / "all"}"\nsize = 8\nchannels = 1\n'
+    (folder / "groups.toml").write_text(text, encoding="utf-8")
+    return folder / "groups.toml"
+
+
+@pytest.mark.long
+def test_further_groups_of_one_data_set(tmp_path: Path) -> None:
+    """They can follow; not where a class comes back, by which earlier tasks would have been split otherwise."""
+    write_month(tmp_path / "all", range(6), each=25)
+    known = [["d0", "d1"], ["d2", "d3"]]
+    short = run(tmp_path, groups_file(tmp_path, known), "ewc")
+    with pytest.raises(RequestError, match=r"task 0 .* its images and input differ"):
+        extended(tmp_path, short, benchmark=str(groups_file(tmp_path, [*known, ["d1", "d4"]])))
+    longer = extended(tmp_path, short, benchmark=str(groups_file(tmp_path, [*known, ["d4", "d5"]]))).record
+    whole = run(tmp_path / "two", tmp_path / "groups.toml", "ewc")
+    assert common(longer) == common(whole)
+    assert_close(weights(tmp_path, longer), weights(tmp_path / "two", whole), rtol=0, atol=0)

@@ -251,8 +251,8 @@ def test_promises_are_tested() -> None:
             assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
 
 
-#: Signatures of hooks, which another test compares with the hooks.
-SIGNATURES = "docs/reference/hooks.md"
+#: Signatures of hooks, which another test compares with the hooks; a page that another test pastes, with its commands.
+ELSEWHERE = ("docs/reference/hooks.md", "docs/guides/from_folder_to_model.md")
 #: What a reader of the page has before its first block.
 BEFORE = {
     "docs/guides/comparing.md": """
@@ -319,7 +319,7 @@ def blocks() -> list[object]:
             for it in BLOCK.finditer(path.read_text(encoding="utf-8"))
             if it["kind"] == "python" and not it["source"]
         ]
-        if own and name != SIGNATURES:
+        if own and name not in ELSEWHERE:
             found.append(pytest.param(name, own, id=name, marks=pytest.mark.long))
     return found
 

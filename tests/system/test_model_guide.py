@@ -1,0 +1,74 @@
+"""The guide from a folder to a model in use, pasted as it is into a shell in an empty folder, and pasted again."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import public_api
+
+PAGE = public_api.ROOT / "docs" / "guides" / "from_folder_to_model.md"
+#: A block that is pasted: Python, or indented lines of a shell.
+PASTED = re.compile(
+    r"^```python\n(?P<python>.*?)^```$|(?P<shell>(?:^    [^\n]+\n)+)|^```text\n.*?^```$", re.DOTALL | re.MULTILINE
+)
+SHOWN = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def script() -> str:
+    """The page's blocks as one script of a shell; what it has installed is there."""
+    found = []
+    for block in PASTED.finditer(PAGE.read_text("utf-8")):
+        if block["python"]:
+            found.append(f"python - <<'END'\n{block['python']}END\n")
+        elif block["shell"] and "pip install" not in block["shell"]:
+            found.append(re.sub(r"^    ", "", block["shell"], flags=re.MULTILINE))
+    return "\n".join(found)
+
+
+def paste(folder: Path) -> tuple[str, str]:
+    places = {"SEU_BENCH_DATA": str(folder / "decoded"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script()],
+        cwd=folder,
+        env=os.environ | places | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout, done.stderr
+
+
+@pytest.mark.long
+def test_page_is_pasted_twice(tmp_path: Path) -> None:
+    out, err = paste(tmp_path)
+    leaderboard, service, costs = SHOWN.findall(PAGE.read_text("utf-8"))
+    # The choice that the page makes is that of the leaderboard.
+    rows = [re.findall(r"^ +[-○]+ (\w+) ", text, re.MULTILINE) for text in (leaderboard, out)]
+    assert rows[0][0] == rows[1][0] == "slda" and sorted(rows[0]) == sorted(rows[1][: len(rows[0])])
+    assert "MODEL=april.onnx" in service
+    # Passes are those of any machine, and so are the sizes of files but for how numbers are written in their headers.
+    passes = [re.findall(r"^[A-Za-z ]+? +([\d,]+) image passes", text, re.MULTILINE) for text in (costs, out)]
+    assert len(passes[0]) == 3 and passes[0] == passes[1]
+    sizes = [re.findall(r"^(\w+\.\w+) +([\d,]+) bytes", text, re.MULTILINE) for text in (costs, out)]
+    for (name, shown), (found, size) in zip(*sizes, strict=True):
+        assert name == found and int(size.replace(",", "")) == pytest.approx(int(shown.replace(",", "")), rel=0.05)
+    pictures = list(tmp_path.glob("new/*/*.png"))
+    assert f"{len(pictures)} of {len(pictures)} answers are those of april.csv" in out
+    assert float(re.findall(r"accuracy ([\d.]+) % of (?:\d+) in folders", err)[0]) > 90
+    with (tmp_path / "april.csv").open(newline="", encoding="utf-8") as lines:
+        answers = list(csv.DictReader(lines))
+    assert len(answers) == len(pictures) and {row["class_1"] for row in answers} >= {"six", "seven"}
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("runs/*/record.json")}
+    again, _ = paste(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("runs/*/record.json")} == kept
+    assert [line for line in again.splitlines() if "image passes" in line] == [
+        line for line in out.splitlines() if "image passes" in line
+    ]
