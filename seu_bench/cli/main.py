@@ -52,6 +52,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "report": _core(
         "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
     ),
+    "extend": _core("extend:extend", "Have a finished run learn a further task, from the state that it kept."),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
     "predict": _core("predict:predict", "Predict the classes of pictures with the model of a run."),
     "export": _core("export:export", "Export the model of a run to ONNX."),

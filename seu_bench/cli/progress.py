@@ -6,6 +6,7 @@ Text of records, plugins and processes is shown literally, on one line and witho
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -66,8 +67,12 @@ class ProgressDisplay(_Display):
         self._tasks = len(record.task_names)
         self._passed = sum(stage.image_passes for stage in record.stages)
         what = f"{record.strategy} on {record.benchmark} ({record.protocol}), seed {record.seed}"
-        time = "" if record.stages else self._foretell(cost)
-        self.say(f"{what}: {self._tasks} tasks, {cost.all_passes:,} image passes{time}")
+        known = 0 if record.parent is None else record.parent.tasks
+        own = replace(cost, stages=tuple(stage for stage in cost.stages if stage.task >= known))
+        time = "" if any(stage.task >= known for stage in record.stages) else self._foretell(own)
+        tasks = f"task{'s' * (self._tasks - known > 1)} {', '.join(record.task_names[known:])} after {known}"
+        tasks = tasks if known else f"{self._tasks} tasks"
+        self.say(f"{what}: {tasks}, {own.all_passes:,} image passes{time}")
         self.bars.reset(self._run, total=max(1, cost.all_passes), completed=self._passed)
         self.bars.start()
 

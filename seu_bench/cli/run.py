@@ -22,7 +22,7 @@ from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.utils.text import format_seconds, printable_lines
+from seu_bench.utils.text import format_bytes, format_seconds, printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,28 +67,51 @@ def run(form: str, **fields: Any) -> None:
     with stop.on_signals():
 
         def watcher(resolved: ResolvedRun) -> ProgressDisplay:
-            foretell = partial(_time, registry, resolved)
+            foretell = partial(foretell_time, registry, resolved)
             display = ProgressDisplay(progress_console(), foretell=foretell)
             if (file := resolved.request.benchmark) != request.benchmark:
                 display.say(f"{resolved.spec.benchmark.summary}: {file}")
             return display
 
         outcome = launch(request, registry, watcher=watcher, stop=stop)
-    record, metrics = outcome.record, registry.known_metrics
-    # Before anything is printed: standard output may be closed.
-    boards = make_leaderboards(request.results, metrics).boards if record.may_be_ranked else ()
+    boards = boards_of(outcome.record, request.results, registry.known_metrics)
     if outcome.reused and not is_quiet() and (unused := unused_flags(request)):
         told = f"without effect, because the run was finished before: {unused} (--restart makes it again)"
         click.echo(told, err=True)
+    if not print_for_program(outcome, form):
+        _print_outcome(request, outcome, boards, registry.known_metrics)
+
+
+def boards_of(record: Record, results: Path, metrics: Mapping[str, Metric]) -> tuple[Leaderboard, ...]:
+    """Write the leaderboards of a results folder where a record may be in one, before anything is printed: standard
+    output may be closed. Those that it may be in are returned."""
+    boards = make_leaderboards(results, metrics).boards if record.may_be_ranked else ()
+    same = ("benchmark", "protocol", "data_fingerprint")
+    return tuple(board for board in boards if all(getattr(board, it) == getattr(record, it) for it in same))
+
+
+def print_for_program(outcome: Outcome, form: str) -> bool:
+    """Print the record for ``--format json``, or its run id for ``--quiet``; return whether either was asked for."""
     if form == "json":
         click.echo(outcome.path.read_text(encoding="utf-8"), nl=False)
     elif is_quiet():
-        click.echo(record.run_id)
-    else:
-        _print_outcome(request, outcome, boards, metrics)
+        click.echo(outcome.record.run_id)
+    return form == "json" or is_quiet()
 
 
-def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
+def print_places(outcome: Outcome, results: Path, boards: tuple[Leaderboard, ...]) -> None:
+    """Say where a record and its leaderboards lie, and whether anything was computed."""
+    if outcome.reused:
+        click.echo("the run was finished before; nothing was computed (--restart runs it again)")
+    click.echo(f"record: {outcome.path}")
+    for board in boards:
+        click.echo(f"leaderboard: {results / 'leaderboards' / board.name}.md")
+    if not outcome.record.may_be_ranked:
+        click.echo(f"leaderboard: none ({why_not_ranked(outcome.record)})")
+
+
+def foretell_time(registry: Registry, run: ResolvedRun, cost: Cost, *, advise: bool = True) -> str:
+    """Say how long learning takes, where that is worth measuring; ``advise`` a shorter protocol where it is long."""
     from seu_bench.engine.environment import choose_device
     from seu_bench.engine.forecast import measure_speed
     from seu_bench.engine.resolve import resolve
@@ -99,7 +122,7 @@ def _time(registry: Registry, run: ResolvedRun, cost: Cost) -> str:
     if (speed := measure_speed(run, cost, choose_device(run.request.device))) is None:
         return ""
     seconds, advice = speed.predict(cost), ""
-    if seconds > _LONG and run.shorter is not None:
+    if advise and seconds > _LONG and run.shorter is not None:
         with contextlib.suppress(SeuBenchError):  # options of the one may not fit the other
             other = resolve(registry, run.request.model_copy(update={"protocol": run.shorter}))
             took = speed.predict(other.cost(other.context(other.plan())))
@@ -117,14 +140,7 @@ def _print_outcome(
     console, record = wide_console(), outcome.record
     for line in summary_lines(record, request.results, metrics):
         console.print(line, soft_wrap=isinstance(line, Text))  # the command on the last line can be pasted
-    if outcome.reused:
-        click.echo("the run was finished before; nothing was computed (--restart runs it again)")
-    click.echo(f"record: {outcome.path}")
-    for board in boards:
-        if all(getattr(board, it) == getattr(record, it) for it in ("benchmark", "protocol", "data_fingerprint")):
-            click.echo(f"leaderboard: {request.results / 'leaderboards' / board.name}.md")
-    if not record.may_be_ranked:
-        click.echo(f"leaderboard: none ({why_not_ranked(record)})")
+    print_places(outcome, request.results, boards)
 
 
 def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] = METRICS) -> Iterator[Table | Text]:
@@ -158,6 +174,8 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
         table.add_row("  final row", f"{values}{f' and {more} more' * (more > 0)} (% on tasks 0, 1, ...)")
     if reference := reference_of(record):
         table.add_row("  reference", literal(reference))
+    if record.learner_bytes is not None:
+        table.add_row("  learner", f"{format_bytes(record.learner_bytes)}, for seu-bench extend")
     yield table
     show = command("show", record.run_id, results=results)
     # Each blank of a command counts.

@@ -53,7 +53,12 @@ def runs(results: Path, state: str | None, rows: int, follow: bool, form: str) -
         _follow(results, state, rows)
         return
     found = [run for run in list_runs(results) if state in (None, run.state)]
-    documents = [run.document() | {"scenario": run.record.scenario if run.record else None} for run in found]
+    documents = [
+        run.document()
+        | {"scenario": run.record.scenario if run.record else None}
+        | {"parent": run.record.parent.run_id if run.record and run.record.parent else None}
+        for run in found
+    ]
     nothing = f"no runs in {results}" + (f" are {state}" if state else "")
     print_as(
         form, documents, [_table(found, [_cells(run, results) for run in found[: rows or None]]) if found else nothing]
@@ -94,7 +99,8 @@ def _cells(run: RunState, results: Path) -> list[str]:
         row = run.record.accuracy_matrix[learned[-1]][: learned[-1] + 1] if learned else ()
         known = [value for value in row if value is not None]
         accuracy = f"{100 * fmean(known):.2f} %" if known else "-"
-    where = [str(it) for it in (run.position, run.holder, (run.detail or "").partition("\n")[0]) if it]
+    parent = f"continues {run.record.parent.run_id}" if run.record is not None and run.record.parent else None
+    where = [str(it) for it in (run.position, run.holder, (run.detail or "").partition("\n")[0], parent) if it]
     if run.state == "running" and (progress := read_progress(runs_folder(results) / run.run_id)) is not None:
         took = f"{format_seconds(progress.remaining)} left"
         where = [f"task {progress.task + 1}, {progress.stage}, epoch {min(progress.epoch + 1, progress.epochs)}"]

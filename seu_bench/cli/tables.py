@@ -22,7 +22,7 @@ from seu_bench.results.labels import benchmark_title, definition, named_override
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_metrics import METRICS, SCENARIO_METRICS, in_order, known_metric, measured_rows
 from seu_bench.results.reference_rows import reference_of
-from seu_bench.utils.text import format_seconds, printable
+from seu_bench.utils.text import format_bytes, format_seconds, printable
 
 if TYPE_CHECKING:
     from seu_bench.results.leaderboard import Leaderboard
@@ -199,6 +199,8 @@ def _header(record: Record) -> Table:
         "tuned": record.tuned and f"{record.tuned.id} by {record.tuned.method} ({record.tuned.sha256[:10]})",
         "matched": record.matched and str(record.matched),
         "seed": str(record.seed),
+        "parent": record.parent and f"{record.parent.run_id}, continued after {record.parent.tasks} tasks",
+        "learner": record.learner_bytes and f"{format_bytes(record.learner_bytes)}, for seu-bench extend",
         "data": data if record.limit is None else f"{data}, limited to {record.limit:,} images per split",
         "task order": " ".join(map(str, record.task_order)),
         "started": record.started,

@@ -153,9 +153,9 @@ def build_stream(
         outputs = _outputs(spec, task, raw[task.dataset], splits, plan.tasks[index].labels)
         num_train, num_valid, num_test = sizes = [len(rows) for rows in splits]
         planned.append(replace(plan.tasks[index], num_train=num_train, num_valid=num_valid, num_test=num_test))
-        identities.append(
-            {"data": raw[task.dataset].checksum(), "classes": list(task.labels), "images": sizes, "input": inputs[-1]}
-        )
+        chosen = hashlib.sha256(b"".join(rows.astype("<i8").tobytes() for rows in splits)).hexdigest()
+        own = {"data": raw[task.dataset].checksum(), "classes": list(task.labels), "images": [*sizes, chosen]}
+        identities.append({**own, "input": inputs[-1]})
         train, valid, test = (
             TaskImages(
                 images,

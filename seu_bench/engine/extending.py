@@ -5,26 +5,29 @@ What it ends with is, bit by bit, what a run of all tasks from nothing would end
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkSpec
-from seu_bench.config.options import split_by_prefix
+from seu_bench.config.benchmark import STANDARD_PROTOCOLS, BenchmarkFile, BenchmarkSpec
+from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
+from seu_bench.data.dataset import DatasetInfo
 from seu_bench.data.own_folders import keep_benchmark
 from seu_bench.data.tasks import ordered_tasks
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
-from seu_bench.engine.resolve import ResolvedRun
+from seu_bench.engine.resolve import ResolvedRun, dataset_infos
 from seu_bench.engine.runner import Outcome
 from seu_bench.engine.stopping import StopRequest
-from seu_bench.engine.verification import request_of, resolve_record
-from seu_bench.errors import RequestError
+from seu_bench.engine.verification import request_of
+from seu_bench.errors import DataMissingError, RequestError
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record
+from seu_bench.results.record import Record, record_path
 from seu_bench.results.record_files import find_run
 from seu_bench.utils.reading import absolute
 
@@ -67,41 +70,89 @@ def extend(
         RequestError: the strategy cannot learn a further task, or the stream does not begin with the run's tasks.
         SeuBenchError: as of any run.
     """
-    folder = find_run(results, str(run))
-    ancestor, given = Ancestor.read(folder), {"data_root": execution.get("data_root")}
-    record = ancestor.record
-    own = None if record.benchmark_file is None else absolute(results / record.benchmark_file)
     if (data is None) == (benchmark is None):
         remedy = "seu-bench extend RUN --data FOLDER, or seu-bench extend RUN --benchmark FILE.toml"
         raise RequestError("give the data of a further task, or a longer benchmark", where="--data", remedy=remedy)
-    if data is not None:
-        parent = resolve_record(registry, record, own, **given)
-        path = _write_longer(parent, record, absolute(data), name, results)
-        request = request_of(record, path, **given)
-        overrides = split_by_prefix(request.options)["benchmark"]
-        left = {key: it for key, it in request.options.items() if key.removeprefix("benchmark.") not in overrides}
-        request = request.model_copy(update={"options": left})
+    folder = absolute(find_run(results, str(run)))
+    ancestor = Ancestor.read(folder)
+    record, path = ancestor.record, None
+    request = request_of(record, data_root=execution.get("data_root"))
+    if data is None:
+        request = request.model_copy(update={"benchmark": benchmark})
     else:
-        request = request_of(record, **given).model_copy(update={"benchmark": benchmark})
+        spec = _learned_benchmark(ancestor, folder)
+        infos, place = dataset_infos(registry, spec, request.data_root), absolute(data)
+        if not place.exists():
+            raise DataMissingError("there are no such data", where=str(data), remedy="correct the path of --data")
+        title = name or (place.name if place.is_dir() else place.stem)
+        document = longer_document(spec, infos, record, place, title)
+        before = {*(results / "streams").glob("*/*.toml")}
+        path = keep_benchmark(document["name"], _text(document, results), results)
+        is_new = path not in map(absolute, before)
+        # A file of TOML has no way to say that a value of a protocol is none.
+        none = {f"benchmark.{key}" for key, it in record.benchmark_overrides.items() if it is None}
+        options = {key: it for key, it in request.options.items() if key in none or not key.startswith("benchmark.")}
+        request = request.model_copy(update={"benchmark": str(path), "options": options})
     request = request.model_copy(update={**execution, "results": results, "first_tasks": None})
-    return launch(request, registry, watcher=watcher, stop=stop, parent=ancestor)
+    made: list[Path] = []
+
+    def watch(resolved: ResolvedRun) -> object:
+        made.append(record_path(results, resolved.spec.run_id))
+        return object() if watcher is None else watcher(resolved)
+
+    try:
+        return launch(request, registry, watcher=watch, stop=stop, parent=ancestor)
+    finally:
+        if path is not None and is_new and not any(it.exists() for it in made):  # it was refused
+            path.unlink(missing_ok=True)
+            for empty in (path.parent, path.parent.parent):
+                with contextlib.suppress(OSError):
+                    empty.rmdir()
 
 
-def _write_longer(run: ResolvedRun, record: Record, data: Path, name: str | None, results: Path) -> Path:
-    """Write the benchmark file of the run's tasks and one of ``data``, and return its path."""
-    document = longer_document(run, record, data, name or data.stem)
-    return keep_benchmark(document["name"], toml_text(document), results)
+def _learned_benchmark(ancestor: Ancestor, folder: Path) -> BenchmarkSpec:
+    """The benchmark that a run in a folder learned; data are looked for where they were, then where the benchmark's
+    file has them now, which may have moved with the results."""
+    record = ancestor.record
+    if ancestor.benchmark is None:
+        what, remedy = f"run {record.run_id} does not say what it learned", "give all tasks: --benchmark FILE.toml"
+        raise RequestError(what, where="--data", remedy=remedy)
+    spec = ancestor.benchmark
+    if record.benchmark_file is None or all(_is_there(it) for it in spec.datasets.values()):
+        return spec
+    file = folder.parent.parent / record.benchmark_file
+    moved = BenchmarkFile(file).load(record.benchmark_overrides).datasets if file.is_file() else {}
+    found = {name: it if _is_there(it) else moved.get(name, it) for name, it in spec.datasets.items()}
+    return spec.model_copy(update={"datasets": found})
 
 
-def longer_document(run: ResolvedRun, record: Record, data: Path, name: str) -> dict[str, Any]:
+def _is_there(definition: Any) -> bool:
+    return not hasattr(definition, "path") or definition.path.exists()
+
+
+def _text(document: Mapping[str, Any], results: Path) -> str:
+    """A benchmark file, with paths from its folder below the results, which may be moved together with the data."""
+    folder = absolute(results) / "streams" / "any"
+    defined = {
+        name: {key: os.path.relpath(it, folder) if key == "path" else it for key, it in own.items()}
+        for name, own in document["datasets"].items()
+    }
+    return toml_text({**document, "datasets": defined})
+
+
+def longer_document(
+    spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], record: Record, data: Path, name: str
+) -> dict[str, Any]:
     """What a benchmark file says of the tasks of a run, in the order in which it learned them, and of one more."""
-    spec, infos = run.spec.benchmark, run.infos()
     stream = spec.stream
-    if not isinstance(stream, ClassSplit | DatasetSequence):
+    shares_by_place = isinstance(stream, ClassSplit) and stream.scenario == "domain"
+    if not isinstance(stream, ClassSplit | DatasetSequence) or shares_by_place:
         what = f"a stream of kind {stream.kind!r} cannot be continued with data of another kind"
+        if shares_by_place:
+            what = "classes of different names share an output here, by their places, which further data do not have"
         raise RequestError(what, where="--data", remedy="give a benchmark with more tasks: --benchmark FILE.toml")
     tasks: dict[str, Any] = {}
-    for task in ordered_tasks(spec, infos, run.spec.seed)[: len(record.task_names)]:
+    for task in ordered_tasks(spec, infos, record.seed)[: len(record.task_names)]:
         names = infos[task.dataset].class_names or ()
         named = all(label < len(names) and names.count(names[label]) == 1 for label in task.labels)
         own: dict[str, Any] = {"dataset": task.dataset}
@@ -119,16 +170,22 @@ def longer_document(run: ResolvedRun, record: Record, data: Path, name: str) -> 
     key = key if key not in {*datasets, *infos} else f"{key}_{len(tasks)}"
     last = list(tasks.values())[-1]
     datasets[key] = _definition(record, data, datasets.get(last["dataset"], {}))
-    tasks[name] = {"dataset": key, "input": last["input"]}
+    tasks[name] = {"dataset": key, "input": _uncoloured(last["input"])}
     shared = {"validation": stream.validation, "scenario": stream.scenario}
-    document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": run.spec.protocol_name}
+    document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
     document["stream"] = {"kind": "datasets", **shared, "tasks": tasks}
     document["datasets"] = datasets
-    protocol = run.spec.protocol.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"tuned"})
-    if protocol != STANDARD_PROTOCOLS.get(run.spec.protocol_name):
-        document["protocols"] = {run.spec.protocol_name: protocol}
-    BenchmarkSpec.model_validate({"protocols": STANDARD_PROTOCOLS, **document})
+    protocol = spec.protocols[record.protocol].model_copy(update={"tuned": {}})
+    if protocol != ProtocolSpec.model_validate(STANDARD_PROTOCOLS.get(record.protocol, {})):
+        own = protocol.model_dump(mode="json", exclude_none=True, exclude={"tuned"})
+        document["protocols"] = {record.protocol: own}
     return document
+
+
+def _uncoloured(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The input of a task without the colour that was drawn for it; where there is one, images have 3 channels."""
+    own = {key: it for key, it in given.items() if key != "color"}
+    return own | ({"channels": 3} if "color" in given else {})
 
 
 def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +201,11 @@ def _definition(record: Record, data: Path, earlier: Mapping[str, Any]) -> dict[
     if kind in ("folder", "files"):
         channels, *size = record.task_inputs[-1].shape
         definition |= {"size": size, "channels": channels, "cache": "disk"}
-    same = ("test_fraction", "label", "vocabulary") if earlier.get("kind") == kind else ()
-    definition |= {key: earlier[key] for key in same if key in earlier}
+    if earlier.get("kind") == kind and "test_fraction" in earlier:
+        definition["test_fraction"] = earlier["test_fraction"]
+    if kind == "features" and ending != ".npz":
+        if "label" not in earlier:
+            what = "which column has the labels is not known: the run learned from no such table"
+            raise RequestError(what, where=str(data), remedy="give an .npz, or all tasks: --benchmark FILE.toml")
+        definition["label"] = earlier["label"]
     return definition | ({"vocabulary": record.vocabulary} if kind == "tokens" else {})

@@ -18,20 +18,29 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
+from seu_bench.config.benchmark import BenchmarkSpec
+from seu_bench.config.commands import command
 from seu_bench.config.options import format_errors
 from seu_bench.data.streams import TaskStream
 from seu_bench.engine.saved_model import KEY, parse_weights, read_weights
 from seu_bench.errors import RequestError, ResultsError
+from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record import FileName, Record, read_record
 from seu_bench.results.record_files import LEARNER_NAME, MODEL_NAME
 from seu_bench.training.method import Method
 from seu_bench.utils.reading import read_file
 
+#: Fields of a record that a run and one that continues it have in common.
+_SETTINGS: Final = (
+    *("strategy", "searcher", "creator", "options", "searcher_options", "creator_options", "seed", "scenario"),
+    *("limit", "synthetic", "precision", "threads", "evaluation", "attach", "input_kind", "input_shape", "vocabulary"),
+)
 _PLAIN: Final = (type(None), bool, int, float, str)
 
 
 class LearnerSeal(BaseModel):
-    """The metadata of a file: the run, what made each of its tasks, and its state without tensors."""
+    """The metadata of a file: the run, what made each of its tasks, its benchmark with absolute paths, and its state
+    without tensors."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -39,6 +48,7 @@ class LearnerSeal(BaseModel):
     schema_version: Literal[1] = 1
     run_id: FileName
     tasks: tuple[dict[str, Any], ...]
+    benchmark: BenchmarkSpec | None = None
     state: Any
 
 
@@ -50,31 +60,49 @@ class Ancestor:
         record: its record.
         state: of its strategy behind the last task.
         tasks: what made each of its tasks (:attr:`~seu_bench.data.streams.TaskStream.identities`).
+        benchmark: that it learned, with absolute paths.
     """
 
     record: Record
     state: Mapping[str, Any]
     tasks: Sequence[Mapping[str, Any]]
+    benchmark: BenchmarkSpec | None = None
 
     @classmethod
     def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
         """Read the run of a folder; a ResultsError: it is not finished, or kept no learner."""
         record = read_record(folder)
-        return cls(record, *read_learner(folder, record, device))
+        if record.status != "finished":
+            again = "run the command that began it again, then extend it"
+            raise ResultsError(f"run {record.run_id} is {record.status}", where=str(folder), remedy=again)
+        state, tasks = read_learner(folder, record, device)
+        return cls(record, state, tasks, _parse_seal(read_content(folder / LEARNER_NAME)).benchmark)
 
-    def check(self, stream: TaskStream) -> None:
-        """Refuse a stream that does not begin with the run's own tasks, or ends with them."""
-        record = self.record
+    def check(self, stream: TaskStream, present: Record) -> None:
+        """Refuse a run that begins as ``present`` on a stream: its first tasks, or how it learns, are not this run's,
+        or no further task follows."""
+        record, where = self.record, self.record.run_id
         for place, (known, found) in enumerate(zip(self.tasks, stream.identities, strict=False)):
-            if other := [key for key in known if json.loads(json.dumps(found[key])) != known[key]]:
+            if other := [key for key in known if json.loads(json.dumps(found.get(key))) != known[key]]:
                 what = f"task {place} ({record.task_names[place]!r}) is not the one that run {record.run_id} learned"
                 remedy = "bring its data back as they were, or run all tasks anew"
-                raise RequestError(
-                    f"{what}: its {' and '.join(other)} differ", where="--data, --benchmark", remedy=remedy
-                )
-        if len(stream.identities) <= len(self.tasks):
-            what = f"the stream has {len(stream.identities)} tasks, of which run {record.run_id} learned all"
-            raise RequestError(what, remedy="give the data of a further one: seu-bench extend RUN --data FOLDER")
+                raise RequestError(f"{what}: its {' and '.join(other)} differ", where=where, remedy=remedy)
+        if (tasks := len(stream.identities)) <= len(self.tasks):
+            what = f"the benchmark has {tasks} tasks, and run {record.run_id} learned {len(self.tasks)}"
+            remedy = f"give the data of a further one: {command('extend', record.run_id, data='FOLDER')}"
+            raise RequestError(what, where=where, remedy=remedy)
+        settings = [_settings(it, len(self.tasks)) for it in (record, present)]
+        if other := [key for key, value in settings[0].items() if settings[1][key] != value]:
+            what = f"its first tasks would be learned otherwise than by run {record.run_id}: {', '.join(other)} differ"
+            raise RequestError(what, where=where, remedy="give the benchmark as the run learned it, with further tasks")
+
+
+def _settings(record: Record, tasks: int) -> dict[str, Any]:
+    """What decides how the first tasks of a record are learned, and their outputs, as plain values."""
+    found: dict[str, Any] = record.model_dump(mode="json", include=set(_SETTINGS)) | protocol_settings(record)
+    # Outputs are numbered as they are met, and are written down where classes come back, perhaps in a later task.
+    named = [list(names) for names in record.task_class_names[:tasks]]
+    return found | {"classes of tasks": list(record.task_classes[:tasks]), "names of classes": named}
 
 
 def needs_whole_stream(strategy: Any) -> str | None:
@@ -84,17 +112,18 @@ def needs_whole_stream(strategy: Any) -> str | None:
     return strategy.needs_whole_stream()
 
 
-def learner_bytes(state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], run_id: str) -> bytes:
+def learner_bytes(
+    state: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
+    run_id: str,
+    benchmark: BenchmarkSpec | None = None,
+) -> bytes:
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
     own = {key: value for key, value in state.items() if key not in ("weights", "own_now")}
-    text = json.dumps(
-        {
-            **dict(LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), state=None)),
-            "state": _plain(own, "", tensors),
-        },
-        sort_keys=True,
-    )
+    seal = LearnerSeal(run_id=run_id, tasks=tuple(map(dict, tasks)), benchmark=benchmark, state=None)
+    # In the order of its keys: that of a benchmark's tasks is the order in which they are learned.
+    text = json.dumps({**seal.model_dump(mode="json"), "state": _plain(own, "", tensors)})
     return save(tensors, {KEY: text})
 
 
@@ -127,8 +156,7 @@ def read_learner(
             raise ResultsError(what, where=str(file), remedy="run it again with --restart, or put the file back")
     try:
         content = contents[path][0]
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        seal = LearnerSeal.model_validate_json(header["__metadata__"][KEY])
+        seal = _parse_seal(content)
         state = _restored(seal.state, load(content), torch.device(device))
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
@@ -136,6 +164,11 @@ def read_learner(
         raise ResultsError(told, where=str(path), remedy="run it again with --restart") from error
     _, weights = parse_weights(contents[folder / MODEL_NAME][0], folder / MODEL_NAME)
     return {**state, "weights": weights, "own_now": state["own"]}, seal.tasks
+
+
+def _parse_seal(content: bytes) -> LearnerSeal:
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return LearnerSeal.model_validate_json(header["__metadata__"][KEY])
 
 
 def read_content(path: Path) -> bytes:

@@ -261,15 +261,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
-    sources: dict[str, DatasetSource] = {}
-    packages, local_data = {}, {}
-    for name in dataset_names(benchmark):
-        if name in benchmark.datasets:
-            source = definition_source(benchmark.datasets[name], name)
-            sources[name], local_data[name] = source, source.checksum()
-        else:
-            entry = registry.datasets.find(name)
-            sources[name], packages[name] = entry.factory, entry.package
+    sources, packages = _find_sources(registry, benchmark)
+    local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
     benchmark = number_classes(benchmark, lambda name: _infos({name: sources[name]}, packages, request.data_root)[name])
     if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
         overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
@@ -294,6 +287,24 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
     run.refuse_tuned_seed(request.seed)
     return run
+
+
+def _find_sources(registry: Registry, benchmark: BenchmarkSpec) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the sources of a benchmark's data sets, and the packages of those that it does not define, by name."""
+    sources: dict[str, Any] = {}
+    packages: dict[str, str] = {}
+    for name in dataset_names(benchmark):
+        if name in benchmark.datasets:
+            sources[name] = definition_source(benchmark.datasets[name], name)
+        else:
+            entry = registry.datasets.find(name)
+            sources[name], packages[name] = entry.factory, entry.package
+    return sources, packages
+
+
+def dataset_infos(registry: Registry, benchmark: BenchmarkSpec, data_root: Path | None) -> dict[str, DatasetInfo]:
+    """Describe the data sets of a benchmark, by name; a DataError: one is missing or cannot be used."""
+    return _infos(*_find_sources(registry, benchmark), data_root)
 
 
 def find_benchmark(registry: Registry, name: str) -> BenchmarkSource:

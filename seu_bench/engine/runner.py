@@ -135,12 +135,7 @@ class _Run:
             hooks.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
         device = torch.device(self.device)
         self.stream = self._stream(0 if request.restart else self._known_tasks())
-        if request.keep_learner and not self.stream.plan.open_ended:
-            raise RequestError(
-                "what is normalised by images of all tasks cannot learn a further one",
-                where="--keep-learner",
-                remedy="add -o benchmark.stream.input.normalise=first_task",
-            )
+        self._check_learner()
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
         self.recorder = RunRecorder(
@@ -156,6 +151,9 @@ class _Run:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
             raise self._record_failure(error) from error
+        if request.keep_learner and (reason := needs_whole_stream(self.strategy)) is not None:
+            remedy = "leave it out, or choose another strategy"
+            raise RequestError(f"no learner can be kept: {reason}", where="--keep-learner", remedy=remedy)
         self.checkpoints = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
@@ -171,7 +169,7 @@ class _Run:
             self.folder.start_over()
         else:
             self.strategy = self.checkpoints.resume(self.strategy, self._build, self.recorder, self.device)
-        if self.parent is not None and not self.recorder.evaluated:
+        if self.parent is not None and self.recorder.evaluated < len(self.parent.tasks):
             self._continue_from(self.parent)
         known = self._known_tasks()
         if known and (self.strategy.learned < known or getattr(self.strategy, "revisits_tasks", False)):
@@ -224,8 +222,8 @@ class _Run:
 
     def _continue_from(self, parent: Ancestor) -> None:
         """Go on from the last task of another run, as if its tasks had been learned here."""
-        parent.check(self.stream)
-        fresh = self._build()
+        parent.check(self.stream, self.recorder.record)
+        fresh, self.strategy = self._build(), self._build()  # one may have begun without the other run
         if (reason := needs_whole_stream(fresh)) is not None:
             what = f"strategy {self.run.spec.strategy!r} cannot learn a further task: {reason}"
             raise RequestError(
@@ -233,6 +231,17 @@ class _Run:
             )
         self.strategy.load_state_dict(fresh.lengthened(parent.state))
         self.recorder.continue_from(parent.record)
+
+    def _check_learner(self) -> None:
+        """Refuse a run that is to keep a learner and cannot."""
+        request = self.run.request
+        if request.keep_learner and not self.stream.plan.open_ended:
+            what = "what is normalised by images of all tasks cannot learn a further one"
+            remedy = "add -o benchmark.stream.input.normalise=first_task"
+            raise RequestError(what, where="--keep-learner", remedy=remedy)
+        if request.keep_learner and not request.keep_weights:
+            what = "a learner is of no use without the weights"
+            raise RequestError(what, where="--keep-learner --no-weights", remedy="leave one of the two out")
 
     def _report(self, progress: StageProgress) -> None:
         self.progress(progress)
@@ -324,7 +333,13 @@ class _Run:
         if (reason := needs_whole_stream(self.strategy)) is not None:
             self.hooks.notice(f"no learner is kept, and no further task can follow: {reason}")
             return {}
-        content = learner_bytes(self.strategy.state_dict(), self.stream.identities, self.run.spec.run_id)
+        spec = self.run.spec
+        try:
+            state = self.strategy.state_dict()
+            content = learner_bytes(state, self.stream.identities, spec.run_id, spec.benchmark)
+        except TypeError as error:  # of a strategy whose state is of kinds that cannot be written as data
+            self.hooks.notice(f"no learner is kept, and no further task can follow: {error}")
+            return {}
         write_atomic(self.folder.learner, content)
         return {"learner_sha256": hashlib.sha256(content).hexdigest(), "learner_bytes": len(content)}
 

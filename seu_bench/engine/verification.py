@@ -32,7 +32,7 @@ from seu_bench.errors import RequestError, ResultsError
 from seu_bench.models.sizes import count_macs, count_parameters
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import FILES, RECORD_NAME, Record, code_fault, read_record, record_digest
-from seu_bench.results.record_files import MODEL_NAME, find_run
+from seu_bench.results.record_files import LEARNER_NAME, MODEL_NAME, find_run
 from seu_bench.results.record_metrics import check_metrics, measured_rows
 from seu_bench.training.monitoring import class_counts
 from seu_bench.utils.hardware import computing_with
@@ -124,6 +124,7 @@ def _checks(
     found = f"SHA-256 {hashlib.sha256(content).hexdigest()}"
     faults = list(differences(f"SHA-256 {record.weights_sha256}", found, str(path), "found"))
     yield Check.of("weights", faults, found)
+    yield from _learner(folder, record)
     model, sealed = None, Check("sealed copy", None, ("the weights cannot be read",))
     try:
         seal, tensors = parse_weights(content, path)
@@ -147,6 +148,31 @@ def _checks(
     faults, not_compared = check_metrics(record, registry.known_metrics)
     passed = f"{len(record.metrics) - len(not_compared)} follow from {RECORD_NAME}"
     yield Check.of("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
+
+
+def _learner(folder: Path, record: Record) -> Iterator[Check]:
+    """What further tasks are learned from, and the run that this one continued, as far as they are at hand."""
+    if record.learner_sha256 is not None:
+        path = folder / LEARNER_NAME
+        if path.is_file():
+            found = f"SHA-256 {hashlib.sha256(read_file(path)).hexdigest()}"
+            faults = list(differences(f"SHA-256 {record.learner_sha256}", found, str(path), "found"))
+            yield Check.of("learner", faults, found)
+        else:
+            yield Check("learner", None, (f"{path} is not here",))
+    if (parent := record.parent) is not None:
+        file = folder.parent / parent.run_id / RECORD_NAME
+        if not file.is_file():
+            yield Check("parent", None, (f"{parent.run_id} is not beside it",))
+            return
+        other = read_record(file)
+        own = tuple(row[: parent.tasks] for row in record.accuracy_matrix[: parent.tasks])
+        if faults := list(differences(own, other.accuracy_matrix, "accuracy_matrix", "its")):
+            yield Check.of("parent", faults, "")
+        elif other.record_sha256 != parent.record_sha256:
+            yield Check("parent", None, (f"{parent.run_id} was made again since, with the same accuracies",))
+        else:
+            yield Check("parent", True, (f"{parent.run_id}, {parent.tasks} tasks",))
 
 
 def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:

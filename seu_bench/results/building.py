@@ -71,7 +71,9 @@ class LeaderboardBuild:
         ``unranked``: without those that :func:`unranked_leaderboards` shows.
         """
         records = (record for record in self.records if benchmark in (None, record.benchmark))
-        return _explain_exclusions((it for it in records if not unranked or it.status != "finished"), self.unread)
+        extended = [it for it in extended_runs(self.records) if benchmark in (None, it.benchmark)]
+        told = _explain_exclusions((it for it in records if not unranked or it.status != "finished"), self.unread)
+        return [*_explain_extended(extended), *told]
 
 
 def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
@@ -152,11 +154,42 @@ def unranked_leaderboards(
             numbers = {"limit": record.limit, "first tasks": record.first_tasks}
             reason = "; ".join([reason, *[f"{name}: {it:,}" for name, it in numbers.items() if it is not None]])
             places[*_place(record), reason, record.data_fingerprint or ""].append(record)
+    gone = _extended(places)
     boards: dict[str, Leaderboard] = {}
-    for (*_, reason, _), runs in sorted(places.items(), key=lambda item: item[0]):
-        name = _free_name(runs[0], boards, "-unranked")
-        boards[name] = _board(runs, metrics, name, unranked=reason)
-    return tuple(boards.values())
+    for place, runs in sorted(places.items(), key=lambda item: item[0]):
+        if place not in gone:
+            name = _free_name(runs[0], boards, "-unranked")
+            boards[name] = _board(runs, metrics, name, unranked=place[-2])
+    return _with_tasks([*boards.values()])
+
+
+def extended_runs(records: Iterable[Record]) -> list[Record]:
+    """Return the ranked runs that no leaderboard has, because longer runs continue all that its leaderboard would have.
+
+    Where others learned the same tasks, and were not continued, all stay to be compared.
+    """
+    places: dict[Any, list[Record]] = defaultdict(list)
+    for record in records:
+        if why_not_ranked(record) is None:
+            places[*_place(record), record.data_fingerprint].append(record)
+    return [record for place in _extended(places) for record in places[place]]
+
+
+def _extended(places: Mapping[Any, Sequence[Record]]) -> list[Any]:
+    """The places all of whose records are parents of others."""
+    parents = {(it.parent.run_id, it.parent.record_sha256) for runs in places.values() for it in runs if it.parent}
+    return [at for at, runs in places.items() if all((it.run_id, it.record_sha256) in parents for it in runs)]
+
+
+def _with_tasks(boards: Sequence[Leaderboard]) -> tuple[Leaderboard, ...]:
+    """The boards, those of one title with their numbers of tasks in it where these differ."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for board in boards:
+        numbers[board.title].add(len(board.rows[0].record.task_names))
+    return tuple(
+        replace(board, tasks=len(board.rows[0].record.task_names)) if len(numbers[board.title]) > 1 else board
+        for board in boards
+    )
 
 
 def _place(record: Record) -> tuple[str, int, str, int]:
@@ -170,15 +203,19 @@ def _boards(
     for record in records:
         by_place[_place(record)].append(record)
     names: set[str] = set()
+    extended = {id(record) for record in extended_runs(records)}
     for _, there in sorted(by_place.items()):
         by_data: dict[str, list[Record]] = defaultdict(list)
         for record in there:
-            if record.data_fingerprint and why_not_ranked(record) is None:
+            if record.data_fingerprint and why_not_ranked(record) is None and id(record) not in extended:
                 by_data[record.data_fingerprint].append(record)
+        left_out = _explain_extended(record for record in there if id(record) in extended)
+        boards = []
         for _, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
             names.add(name := _free_name(runs[0], names))
-            board = _board(runs, metrics, name, _explain_exclusions(there, unread))
-            yield replace(board, missing=missing_references(runs, results))
+            board = _board(runs, metrics, name, (*left_out, *_explain_exclusions(there, unread)))
+            boards.append(replace(board, missing=missing_references(runs, results)))
+        yield from _with_tasks(boards)
 
 
 def _board(
@@ -241,6 +278,10 @@ def _free_name(record: Record, taken: Iterable[str], end: str = "") -> str:
     candidates = itertools.chain([plain, longer], (f"{longer}-{number}" for number in itertools.count(2)))
     # Names come from records, which may hold anything: no letter may leave the folder.
     return next(name for text in candidates if (name := re.sub(r"[^A-Za-z0-9._-]", "_", text)) not in taken)
+
+
+def _explain_extended(records: Iterable[Record]) -> list[str]:
+    return _lines("not counted", {"a longer run continues it": [record.run_id for record in records]})
 
 
 def _explain_exclusions(records: Iterable[Record], unread: Mapping[str, Sequence[str]]) -> list[str]:

@@ -155,7 +155,8 @@ def _flat_settings(record: Record) -> dict[str, str]:
         "code": {f"{it.kind} {it.name}": str(it) for it in record.code},
         "earlier code": {f"{it.kind} {it.name}": str(it) for it in record.earlier_code},
     }
-    found = [("searcher", record.searcher), ("creator", record.creator), *flatten_options(sections)]
+    parent = record.parent and f"{record.parent.run_id}, after {record.parent.tasks} tasks"
+    found = [("searcher", record.searcher), ("creator", record.creator), ("parent", parent), *flatten_options(sections)]
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found if value is not None}
 
 

@@ -155,6 +155,7 @@ class Leaderboard:
     views: tuple[str, ...] = ()  # why only some of the rows are here, one line for each reason
     changed: Mapping[str, Any] = field(default_factory=dict)  # from the protocol, the same in all rows that have it
     budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
+    tasks: int | None = None  # where another leaderboard differs from this one by how many there are
 
     def __repr__(self) -> str:
         return f"Leaderboard({self.title!r}, {len(self.rows)} rows)"
@@ -163,7 +164,8 @@ class Leaderboard:
     def title(self) -> str:
         """Benchmark, version, protocol and scenario, and why it is not ranked; not escaped."""
         protocol = with_scenario(f"protocol {self.protocol}", self.scenario)
-        place = f"{self.benchmark}, version {self.benchmark_version}, {protocol}"
+        tasks = "" if self.tasks is None else f", {self.tasks} task{'s' * (self.tasks != 1)}"
+        place = f"{self.benchmark}, version {self.benchmark_version}, {protocol}{tasks}"
         return place if self.unranked is None else f"{place}, NOT RANKED ({self.unranked})"
 
     @property

@@ -41,6 +41,14 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
+def format_bytes(count: int) -> str:
+    """Format a number of bytes: ``12.3 kB``, ``4.5 MB``, ``6.7 GB`` (powers of 1000)."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB")):
+        if count >= factor / 2:
+            return f"{count / factor:,.1f} {unit}"
+    return f"{count / 1e3:,.1f} kB"
+
+
 def format_seconds(seconds: float | None) -> str:
     """Format a duration: ``0.42 s``, ``1 min 05 s``, ``2 h 03 min``, or ``-`` if it is ``None`` or not finite."""
     if seconds is None or not math.isfinite(seconds):
