@@ -36,7 +36,7 @@ class FrugalCreation(PrefixCreation):
     def __init__(self, options: FrugalOptions, task: CreationTask) -> None:
         schedule = options.applied_to(task.schedule)
         super().__init__(options, task, schedule, schedule.epochs, schedule.epochs)
-        self.options = options
+        self.options, self.later_parameters = options, task.later_parameters
         self.contenders: list[Path] = []
         self.accuracies: list[float] = []
 
@@ -93,7 +93,7 @@ class FrugalCreation(PrefixCreation):
         return accuracies
 
     def _stored_parameters(self, path: Path) -> int:
-        stored = sum(parameter.numel() for parameter in self.model.parameters())
+        stored = sum(parameter.numel() for parameter in self.model.parameters()) - self.later_parameters
         layers = [layer for layer, is_new in enumerate(self.model.has_new) if is_new]
         for layer, unit in zip(layers, list(self.trained)[: len(layers)], strict=True):
             if path[layer] != self.model.candidates[layer] - 1:

@@ -117,6 +117,7 @@ class CreationTask:
         schedule: the protocol's budget; ``options.applied_to(schedule)`` has the user's values in it.
         seed: seed of all randomness of the creation.
         device: device to compute on.
+        later_parameters: of the model's, those of heads of tasks to come, where nothing may hang on these.
     """
 
     model: GrowingModel
@@ -125,6 +126,7 @@ class CreationTask:
     schedule: CreationSchedule
     seed: int
     device: torch.device
+    later_parameters: int = 0
 
 
 class SearcherFactory(LazyFactory):

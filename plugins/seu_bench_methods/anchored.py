@@ -46,11 +46,11 @@ class Anchored(Method):
         """The sum over all parameters; nothing before the second task, or with strength 0."""
         if not self.strength or not self.anchor:
             return None
-        held, anchor = self.importances, self.anchor
+        held, anchor, later = self.importances, self.anchor, self.network.later_weights()
         terms = [
             (held[name] * (weight - anchor[name]).square()).sum()
             for name, weight in self.model.named_parameters()
-            if name in held
+            if name in held and weight not in later  # a sum of more terms, if only of 0, is rounded otherwise
         ]
         return self.strength * torch.stack(terms).sum()
 

@@ -18,6 +18,7 @@ class Cumulative(Method):
 
     name = "cumulative"
     reference = REFERENCE_ROWS["cumulative"]
+    revisits_tasks = True
 
     class Options(BackboneOptions):
         """Options of training on all images so far."""

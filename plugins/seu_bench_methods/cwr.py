@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from seu_bench import Method
 from seu_bench.config import BackboneOptions
 from seu_bench.models import freeze
+from seu_bench.models.backbone import PartedHead
 from seu_bench.training import TaskData
 
 
@@ -36,12 +37,12 @@ class Cwr(Method):
         weight = self._weight(task)
         if task.index:
             freeze(self.network.backbone)
-        if self.network.scenario == "task" or not self.images_seen:
-            self.images_seen = [0] * len(weight)
+        if self.network.scenario == "task":
+            self.images_seen = []
+        self.images_seen += [0] * (len(weight) - len(self.images_seen))
         kept = torch.tensor(self.images_seen, device=weight.device) > 0
-        self.consolidated = weight.detach() * kept[:, None]
-        with torch.no_grad():
-            weight.copy_(self.consolidated * (self._count(task) > 0)[:, None])
+        self.consolidated = weight * kept[:, None]
+        self._set_weight(task, self.consolidated * (self._count(task) > 0)[:, None])
 
     def trained_module(self, task: TaskData) -> nn.Module:
         """The task's path: other heads are done."""
@@ -58,13 +59,24 @@ class Cwr(Method):
         weight, new = self._weight(task), self._count(task)
         old = torch.tensor(self.images_seen, device=weight.device)
         here, ratio = (new > 0)[:, None], (old / new.clamp(min=1)).sqrt()[:, None]
-        with torch.no_grad():
-            centred = weight - weight[new > 0].mean()
-            weight.copy_(torch.where(here, (ratio * self.consolidated + centred) / (ratio + 1), self.consolidated))
+        centred = weight - weight[new > 0].mean()
+        merged = torch.where(here, (ratio * self.consolidated + centred) / (ratio + 1), self.consolidated)
+        self._set_weight(task, merged)
         self.images_seen, self.consolidated = (old + new).tolist(), torch.empty(0)
 
+    def _parts(self, task: TaskData) -> list[Tensor]:
+        head = self.network.head(task.index)
+        return [it.get_parameter("weight") for it in (head.begun if isinstance(head, PartedHead) else [head])]
+
     def _weight(self, task: TaskData) -> Tensor:
-        return self.network.head(task.index).get_parameter("weight")
+        """A copy of the head's weights ``[classes, F]``."""
+        return torch.cat(self._parts(task)).detach()
+
+    def _set_weight(self, task: TaskData, weight: Tensor) -> None:
+        parts = self._parts(task)
+        with torch.no_grad():
+            for part, rows in zip(parts, weight.split([len(it) for it in parts]), strict=True):
+                part.copy_(rows)
 
     def _count(self, task: TaskData) -> Tensor:
         return torch.bincount(task.train.labels, minlength=len(self._weight(task))).to(self.device)

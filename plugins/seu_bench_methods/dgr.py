@@ -169,7 +169,8 @@ class Dgr(Method):
         with RandomState(derive_seed(context.seed, "generator")).active():
             generator = ImageGenerator(plan.input.sides, options.latent, units)
         with RandomState(derive_seed(context.seed, "model")).active():
-            scholar = Scholar(*build_backbone(context), plan.classes_per_task, plan.scenario)
+            seed = context.seed if plan.open_ended else None
+            scholar = Scholar(*build_backbone(context), plan.classes_per_task, plan.scenario, seed=seed)
         scholar.generator = generator
         return scholar
 

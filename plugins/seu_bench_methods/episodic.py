@@ -46,6 +46,15 @@ class Episodic(Method):
             )
         self.memory = Ring(each=each, by="task")
 
+    def needs_whole_stream(self) -> str | None:
+        """Say that a memory of a number in all is divided by the number of tasks."""
+        if self.options.patterns_per_experience is None:
+            return (
+                f"its memory of {self.options.memory} images is divided among all tasks from the beginning "
+                f"(-o patterns_per_experience={self.memory.each} keeps so many of each)"
+            )
+        return super().needs_whole_stream()
+
     def after_task(self, task: Any) -> None:
         """Keep images of the task."""
         self.memory.add_images(task.train)
@@ -74,8 +83,9 @@ class Episodic(Method):
 
     @property
     def trained_weights(self) -> list[torch.nn.Parameter]:
-        """The parameters that train."""
-        return [weight for weight in self.model.parameters() if weight.requires_grad]
+        """The parameters that train, but those of tasks to come: a product of longer vectors is rounded otherwise."""
+        later = self.network.later_weights()
+        return [weight for weight in self.model.parameters() if weight.requires_grad and weight not in later]
 
     def optimizer_step(self) -> None:
         """Project the gradient, where something is remembered; then clip and step."""

@@ -68,27 +68,30 @@ class GatedModel(MultiHeadModel):
     """A backbone that all tasks share, each through gates of its own, and a linear head for each.
 
     A gate is ``sigmoid(s e)`` of an embedding ``e``, a real number for each unit of a layer and task. Embeddings are
-    drawn from N(0, 1), those of all tasks at the start, like the heads.
+    drawn from N(0, 1), those of all tasks at the start, like the heads; where tasks may be added, task by task.
 
     Args:
         backbone: a chain of layers (:func:`~seu_bench_kit.chain_of`).
         features: width of its output.
         classes: outputs of each task's head.
         s_max: factor of the embeddings within the gates in evaluation.
+        open_ended: whether tasks may be added.
 
     Attributes:
         layers: the backbone's layers, in order.
         scale: factor within the gates in training, set for every batch.
     """
 
-    def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int], s_max: float) -> None:
+    def __init__(
+        self, backbone: nn.Module, features: int, classes: Sequence[int], s_max: float, *, open_ended: bool = False
+    ) -> None:
         super().__init__(classes)
         self.layers = chain_of(backbone, "hat")
         self.backbone = backbone
-        self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
-        self.embeddings = nn.ModuleList(
-            nn.ParameterList(torch.randn(layer.units) for layer in self.layers) for _ in classes
-        )
+        self.heads, self.embeddings = nn.ModuleList(), nn.ModuleList()
+        for widths in [[width] for width in classes] if open_ended else [classes]:
+            self.heads.extend(nn.Linear(features, width) for width in widths)
+            self.embeddings.extend(nn.ParameterList(torch.randn(layer.units) for layer in self.layers) for _ in widths)
         self.scale = self.s_max = s_max
 
     def embeddings_of(self, task: int) -> list[nn.Parameter]:
@@ -186,7 +189,8 @@ class Hat(Method):
                 "use",
                 remedy="leave weight_decay out, or set it to 0",
             )
-        return GatedModel(*build_backbone(context), context.plan.classes_per_task, context.options.s_max)
+        plan, s_max = context.plan, context.options.s_max
+        return GatedModel(*build_backbone(context), plan.classes_per_task, s_max, open_ended=plan.open_ended)
 
     def setup(self) -> None:
         """Begin with nothing to protect."""

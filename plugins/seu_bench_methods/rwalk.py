@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -50,10 +50,6 @@ class Rwalk(Anchored):
         self.penalties: dict[str, Tensor] = {}
         # Within a task: its scores; since the last update of those the gain of each weight, and where it was.
         self.walk: dict[str, dict[str, Tensor]] = {}
-        shortest = min(task.num_train for task in self.plan.tasks)
-        batches = self.schedule.epochs * len(batch_bounds(shortest, self.schedule.batch_size, join=True))
-        # No task goes without an update: scores are divided by the largest of them.
-        self._interval = min(self.options.delta_t, batches)
 
     @property
     def strength(self) -> float:
@@ -67,6 +63,11 @@ class Rwalk(Anchored):
 
     def before_task(self, task: TaskData) -> None:
         """Begin a walk at the present weights."""
+        # No task goes without an update: scores are divided by the largest of them.
+        known = [self.plan.tasks[task.index]] if self.plan.open_ended else self.plan.tasks
+        shortest = min(it.num_train for it in known)
+        batches = self.schedule.epochs * len(batch_bounds(shortest, self.schedule.batch_size, join=True))
+        self._interval = min(self.options.delta_t, batches)
         self.walk = {"scores": self.zeros(), "gain": self.zeros(), "start": self.copy_weights()}
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
@@ -93,6 +94,10 @@ class Rwalk(Anchored):
                 distance = 0.5 * fisher * (weights[name] - start[name]).square()
                 scores[name] += gain[name] / (distance + torch.finfo(distance.dtype).eps)
             self.walk = {"scores": scores, "gain": self.zeros(), "start": weights}
+
+    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+        """Leave the Fisher information as it is: it has no weights but those that had a gradient."""
+        return state if name in ("fisher", "penalties") else super().lengthen(name, state, added)
 
     def after_task(self, task: TaskData) -> None:
         """Average the scores with those of earlier tasks; weigh and anchor the weights."""

@@ -25,6 +25,7 @@ class Discriminant(UntrainedModel):
         pixels: numbers of an image, D.
         classes: number of classes of each task.
         scenario: ``domain``: tasks share their classes; otherwise they have classes of their own.
+        open_ended: whether tasks may be added: then nothing is computed of classes to come, if only of zeros.
 
     Attributes:
         means: ``[classes, D]``.
@@ -38,15 +39,21 @@ class Discriminant(UntrainedModel):
     weight: Tensor
     offset: Tensor
 
-    def __init__(self, pixels: int, classes: Sequence[int], scenario: Scenario) -> None:
+    def __init__(self, pixels: int, classes: Sequence[int], scenario: Scenario, *, open_ended: bool = False) -> None:
         super().__init__(classes)
-        self.scenario = scenario
+        self.scenario, self.open_ended = scenario, open_ended
         outputs = classes[0] if scenario == "domain" else sum(classes)
         self.means = nn.Parameter(torch.zeros(outputs, pixels), requires_grad=False)
         self.scatter = nn.Parameter(torch.zeros(pixels, pixels), requires_grad=False)
         self.register_buffer("counts", torch.zeros(outputs))
         self.register_buffer("weight", torch.zeros(outputs, pixels))
         self.register_buffer("offset", torch.zeros(outputs))
+
+    @property
+    def rows(self) -> int:
+        """Number of classes that are computed with."""
+        grows = self.open_ended and self.scenario != "domain"
+        return sum(self.classes_per_task[: self.tasks]) if grows else len(self.means)
 
     def first_class(self, task: int) -> int:
         """Place of a task's first class among all, from which its labels count."""
@@ -61,24 +68,25 @@ class Discriminant(UntrainedModel):
             products: ``[D, D]``, sum over all images of the product of each with itself.
             shrinkage: share ``e`` of the identity in the covariance, in (0, 1].
         """
+        rows = self.rows
         means = sums / counts.clamp(min=1)[:, None]
-        before, held = self.counts.double(), self.means.double()
+        before, held = self.counts[:rows].double(), self.means[:rows].double()
         total = before + counts
         # Where a class had images before, both means move to the common one.
         apart, share = means - held, torch.where(total > 0, before * counts / total.clamp(min=1), 0.0)
         scatter = products - (means * counts[:, None]).T @ means
         scatter = self.scatter.double() + scatter + (apart * share[:, None]).T @ apart
-        self.means.copy_((held * before[:, None] + sums) / total.clamp(min=1)[:, None])
+        self.means[:rows].copy_((held * before[:, None] + sums) / total.clamp(min=1)[:, None])
         self.scatter.copy_(scatter)
-        self.counts.copy_(total)
+        self.counts[:rows].copy_(total)
         covariance = scatter / total.sum().clamp(min=1)
         # As large as the mean variance, so that the scale of the pixels makes no difference.
         variance = covariance.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny)
         identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
-        means = self.means.double()
+        means = self.means[:rows].double()
         weight = torch.linalg.solve((1 - shrinkage) * covariance + shrinkage * variance * identity, means.T).T
-        self.weight.copy_(weight)
-        self.offset.copy_(-(weight * means).sum(dim=1) / 2)
+        self.weight[:rows].copy_(weight)
+        self.offset[:rows].copy_(-(weight * means).sum(dim=1) / 2)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Logits ``[N, classes]`` of the classes seen, or of the task's where the task is known."""
@@ -118,16 +126,17 @@ class Slda(Method):
     def make_model(cls, context: StrategyContext) -> Discriminant:
         """Return the moments of nothing yet."""
         plan = context.plan
-        return Discriminant(math.prod(plan.input.shape), plan.classes_per_task, plan.scenario)
+        pixels, classes = math.prod(plan.input.shape), plan.classes_per_task
+        return Discriminant(pixels, classes, plan.scenario, open_ended=plan.open_ended)
 
     def after_task(self, task: TaskData) -> None:
         """Sum up the task's images in one pass, in double precision."""
-        model, first = self.model, self.model.first_class(task.index)
-        sums, counts = torch.zeros_like(model.means).double(), torch.zeros_like(model.counts).double()
+        model, first, rows = self.model, self.model.first_class(task.index), self.model.rows
+        sums, counts = torch.zeros_like(model.means[:rows]).double(), torch.zeros_like(model.counts[:rows]).double()
         products = torch.zeros_like(model.scatter).double()
         for x, y in self.counted(task.train):
-            rows = x.flatten(1).double()
-            sums.index_add_(0, y + first, rows)
+            pixels = x.flatten(1).double()
+            sums.index_add_(0, y + first, pixels)
             counts += torch.bincount(y + first, minlength=len(counts))
-            products += rows.T @ rows
+            products += pixels.T @ pixels
         model.add(sums, counts, products, self.options.shrinkage)

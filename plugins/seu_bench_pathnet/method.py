@@ -68,7 +68,8 @@ class PathNet(Method):
     def make_model(cls, context: StrategyContext) -> ModularNetwork:
         """A network without paths; it refuses a backbone that is no chain of layers."""
         chain = chain_of(build_backbone(context)[0], "pathnet")
-        return ModularNetwork(chain, context.plan.classes_per_task, context.options.modules)
+        plan, modules = context.plan, context.options.modules
+        return ModularNetwork(chain, plan.classes_per_task, modules, open_ended=plan.open_ended)
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """The search, whose path is kept: no training follows it, for it trains the weights that stay."""

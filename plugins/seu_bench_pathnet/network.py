@@ -178,6 +178,7 @@ class ModularNetwork(MultiHeadModel):
         chain: whose layers are replaced.
         classes: outputs of each task's head.
         modules: M, in each layer.
+        open_ended: whether tasks may be added: then the widths are those for the first task alone.
 
     Attributes:
         paths: of the tasks that were learned, by task.
@@ -187,13 +188,15 @@ class ModularNetwork(MultiHeadModel):
 
     masks: Tensor
 
-    def __init__(self, chain: Sequence[ChainLayer], classes: Sequence[int], modules: int) -> None:
+    def __init__(
+        self, chain: Sequence[ChainLayer], classes: Sequence[int], modules: int, *, open_ended: bool = False
+    ) -> None:
         super().__init__(classes)
         # With modules of their own between the layers: they have a mode.
         self.chain = tuple(replace(each, before=deepcopy(each.before), after=deepcopy(each.after)) for each in chain)
         self.between = nn.ModuleList(part for each in self.chain for part in (each.before, each.after))
         self.modules_per_layer = modules
-        self.widths = module_widths(chain, modules, classes)
+        self.widths = module_widths(chain, modules, classes[:1] if open_ended else classes)
         self.layers = nn.ModuleList(
             nn.ModuleList(self._fresh(index) for _ in range(modules)) for index in range(len(self.chain))
         )

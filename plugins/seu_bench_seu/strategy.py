@@ -125,7 +125,8 @@ class Seu(Method):
 
     def _creation(self, task: TaskData) -> Stage[Path]:
         model, before, seed = self.model, self.model.frozen_state(), self.seed_for("creation", task.index)
-        asked = CreationTask(model, task.train, task.index, self._schedules[1], seed, self.device)
+        later = count_parameters(model.heads[task.index + 1 :]) if self.plan.open_ended else 0
+        asked = CreationTask(model, task.train, task.index, self._schedules[1], seed, self.device, later)
         return GuardedStage(self._components[1], asked, lambda path: model.result_fault(path, before))
 
     def _keep(self, task: TaskData, path: Path) -> None:

@@ -155,15 +155,20 @@ def read_learner(
             what = f"{file.name} is not that of the record: SHA-256 {found}, not {digest}"
             raise ResultsError(what, where=str(file), remedy="run it again with --restart, or put the file back")
     try:
-        content = contents[path][0]
-        seal = _parse_seal(content)
-        state = _restored(seal.state, load(content), torch.device(device))
+        state, tasks = parse_learner(contents[path][0], device)
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
         told = f"the learner cannot be read: {type(error).__name__}: {what}"
         raise ResultsError(told, where=str(path), remedy="run it again with --restart") from error
     _, weights = parse_weights(contents[folder / MODEL_NAME][0], folder / MODEL_NAME)
-    return {**state, "weights": weights, "own_now": state["own"]}, seal.tasks
+    return {**state, "weights": weights}, tasks
+
+
+def parse_learner(content: bytes, device: str = "cpu") -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    """Parse what :func:`learner_bytes` wrote: the state without weights, and what made each task."""
+    seal = _parse_seal(content)
+    state = _restored(seal.state, load(content), torch.device(device))
+    return {**state, "own_now": state["own"]}, seal.tasks
 
 
 def _parse_seal(content: bytes) -> LearnerSeal:

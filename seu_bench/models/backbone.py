@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -66,10 +66,14 @@ class PartedHead(nn.Module):
             raise ValueError(f"there is no task {task} among {len(self._ends)}")
         self.tasks = task + 1
 
+    @property
+    def begun(self) -> list[nn.Linear]:
+        """The parts of the tasks that have begun."""
+        return [cast(nn.Linear, part) for task, part in self.parts.items() if int(task) < self.tasks]
+
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``[N, seen]`` of features ``[N, F]``."""
-        begun = [part for task, part in self.parts.items() if int(task) < self.tasks]
-        return torch.cat([part(features) for part in begun], dim=1)
+        return torch.cat([part(features) for part in self.begun], dim=1)
 
 
 class BackboneModel(MultiHeadModel):
@@ -202,6 +206,14 @@ class BackboneModel(MultiHeadModel):
         self._begun = int(architecture["tasks_seen"])
         if self.scenario == "class" and self._begun:
             self._growing.begin(self._begun - 1)
+
+    def later_weights(self) -> set[nn.Parameter]:
+        """The weights of outputs of tasks that have not begun, in a stream to which tasks may be added."""
+        if self.seed is None or self.scenario == "domain":
+            return set()
+        head = self.heads[0]
+        begun = head.begun if isinstance(head, PartedHead) else self.heads[: self._begun]
+        return {*self.heads.parameters()} - {weight for part in begun for weight in part.parameters()}
 
     @property
     def classes_seen(self) -> int:

@@ -24,9 +24,11 @@ from scipy.special import bdtrc
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from seu_bench.config.streams import SCENARIOS
+from seu_bench.config.common_options import TaskInferenceOptions
+from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.engine.forecast import TOLERANCE, differences
+from seu_bench.engine.learner_file import learner_bytes, needs_whole_stream, parse_learner
 from seu_bench.engine.resolve import scenarios_of
 from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
@@ -48,6 +50,12 @@ from seu_bench.utils.seeding import RandomState
 
 #: With these, most of a task is still to be learned when a run is stopped, and each epoch has several batches.
 SLOW: Final = {"epochs": 3, "batch_size": 5}
+
+#: What an author can do about a state that hangs on how many tasks there are.
+_LENGTHENED: Final = (
+    "Nothing may hang on how many tasks there are: make what is a task's own when it begins, under a seed of its own "
+    "(self.drawing), say in lengthen() how state grows, or why it cannot in needs_whole_stream()"
+)
 
 #: Probability that guessing reaches the accuracy that counts as having learned.
 BY_CHANCE = 1e-3
@@ -81,14 +89,18 @@ class StrategyContract(Contract):
         """The strategy on trial."""
         return Trial(self.strategy, self.options, self.plugins, self.exact_passes, scenario=self.scenario)
 
+    @staticmethod
+    def _declared(trial: Trial) -> list[Scenario]:
+        known = scenarios_of(trial.registry.strategies.find(trial.strategy).factory)
+        return [scenario for scenario in SCENARIOS if scenario in known]
+
     def test_learns(self, trial: Trial) -> None:
         """Right after learning a task, its test images are classified far better than by guessing."""
         _check_learned(trial)
 
     def test_learns_in_other_scenarios(self, trial: Trial) -> None:
         """So it does in every other scenario that it declares."""
-        factory = trial.registry.strategies.find(trial.strategy).factory
-        others = [it for it in SCENARIOS if it in scenarios_of(factory) and it != trial.scenario]
+        others = [it for it in self._declared(trial) if it != trial.scenario]
         if not others:
             pytest.skip("this strategy learns in no other scenario")
         for scenario in others:
@@ -130,6 +142,21 @@ class StrategyContract(Contract):
                     "get_extra_state(); what else a stage changes belongs to the stage's get_extra_state()",
                 )
                 stop = place if stops else stop
+
+    def test_extends_to_the_same_weights(self, trial: Trial) -> None:
+        """Where tasks may be added, a learner of two tasks learns a third one as a learner does that knew of three from
+        the start, bit by bit, in every scenario that it can learn; or it says at once why not."""
+        options = trial.registry.strategies.find(trial.strategy).factory.options
+        infers = issubclass(options, TaskInferenceOptions)
+        reasons, scenarios = list[str | None](), SCENARIOS if infers else self._declared(trial)
+        for scenario in scenarios:
+            more: dict[str, Any] = {"benchmark.stream.input.normalise": "first_task"}
+            if scenario not in self._declared(trial):
+                more["infer_task"] = "entropy"
+            tried = replace(trial, scenario=scenario, options={**trial.options, **more})
+            reasons.append(_check_extended(tried))
+        if told := [reason for reason in dict.fromkeys(reasons) if reason is not None]:
+            pytest.skip("; ".join(told))
 
     def test_model_can_be_made_again(self, trial: Trial) -> None:
         """From its architecture, as JSON holds it, and its weights a new model is made that answers the same."""
@@ -310,6 +337,35 @@ def _check_learned(trial: Trial) -> None:
             f"just after learning it; guessing gives {bar / task.num_test:.2f} once in {1 / BY_CHANCE:.0f} times. Give "
             "options that learn quickly",
         )
+
+
+def _check_extended(trial: Trial) -> str | None:
+    """Compare a learner of two tasks that learns a third with one that knew of three; or return why it cannot."""
+    benchmark = "tiny_three" if trial.scenario == "domain" else "tiny_unequal"  # where heads can differ in width
+    short, made, longer, whole = (trial.learner(benchmark, first_tasks=tasks) for tasks in (2, None, None, None))
+    if (reason := needs_whole_stream(short.strategy)) is not None:
+        return reason
+    short.learn_all()
+    late = needs_whole_stream(short.strategy)
+    require(late is None, f"needs_whole_stream() says {late!r} when two tasks are learned: say so before the first one")
+    state = short.strategy.state_dict()
+    own, _ = parse_learner(learner_bytes(state, (), "short"))
+    place = f"{trial.scenario}-incremental: a learner of two tasks"
+    try:
+        longer.strategy.load_state_dict(made.strategy.lengthened({**own, "weights": state["weights"]}))
+        longer.learn(2)
+    except Exception as error:
+        pytest.fail(f"{place} cannot learn a third one: {type(error).__name__}: {error}. {_LENGTHENED}")
+    whole.learn_all()
+    found = difference(*(copy.deepcopy(it.strategy.state_dict()) for it in (whole, longer)))
+    told = f"{place} that learns a third one is not what one is that knew of three"
+    require(found is None, f"{told}: {found} differs. {_LENGTHENED}")
+    for task in range(whole.tasks):
+        equal = torch.equal(whole.logits(task), longer.logits(task))
+        require(equal, f"{told}: it answers otherwise in task {task}. {_LENGTHENED}")
+    expected = {key: passes for key, passes in whole.passes.items() if key[1] == 2}
+    require(expected == dict(longer.passes), f"{told}: image passes are {dict(longer.passes)}, and must be {expected}")
+    return None
 
 
 @contextmanager

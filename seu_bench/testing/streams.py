@@ -139,16 +139,20 @@ class TinyBenchmark:
     summary = "tasks of made-up textures"
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """The benchmark; what the contract measures depends on its keys, and only its scenario can be replaced."""
+        """The benchmark; what the contract measures depends on its keys, of which only the scenario and by which images
+        it is normalised can be replaced."""
         name, given = self.data.name, dict(overrides or {})
-        scenario = given.pop("stream.scenario", "task")
+        scenario, normalise = given.pop("stream.scenario", "task"), given.pop("stream.input.normalise", None)
         if given:
             raise SpecError(
                 f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
-                remedy="remove the options that begin with benchmark., but benchmark.stream.scenario",
+                remedy="remove the options that begin with benchmark., but benchmark.stream.scenario and "
+                "benchmark.stream.input.normalise",
             )
         stream = class_split(self.groups, name) | {"scenario": scenario}
-        if self.data.kind != "image":
+        if normalise is not None:
+            stream["input"] = {"normalise": normalise}
+        elif self.data.kind != "image":
             del stream["input"]
         return benchmark(stream, name, PROTOCOL)
 

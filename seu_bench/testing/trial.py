@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +32,7 @@ from seu_bench.results.record import Record
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.interfaces import Cost
 from seu_bench.training.monitoring import LABEL_BYTES, AccuracyMatrix, ModelSizes, SilentLogger
+from seu_bench.training.stage import StageProgress
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.hardware import computing_with
 
@@ -100,6 +102,7 @@ class Trial:
         change: Callable[[TaskStream], None] = lambda _: None,
         disturb: Callable[[], None] = lambda: None,
         feature_cache: int | None = None,
+        first_tasks: int | None = None,
     ) -> Learner:
         """Build the strategy and its stream; nothing is learned yet.
 
@@ -110,9 +113,10 @@ class Trial:
             change: applied to the stream before the strategy is built.
             disturb: called before the strategy is built, before each training and before each evaluation.
             feature_cache: bytes for cached features; ``None``: the default.
+            first_tasks: how many of the benchmark's tasks the stream has; ``None``: all.
         """
         run = self.resolved(benchmark, seed=seed, brief=brief, feature_cache=feature_cache)
-        stream = build_stream(run.spec.benchmark, run.load, run.limits, 0)
+        stream = build_stream(run.spec.benchmark, run.load, run.limits, 0, first_tasks=first_tasks)
         change(stream)
         return Learner(run, stream, disturb)
 
@@ -127,6 +131,7 @@ class Learner:
     Attributes:
         run, stream, strategy: what is on trial; ``tasks`` is the number of tasks.
         matrix, sizes: measurements of a run's evaluators.
+        passes: image passes of each stage that ended, by its name and task.
         whole_stream: whether it is trained once on all tasks.
     """
 
@@ -137,12 +142,16 @@ class Learner:
         self.scenario = stream.avalanche()
         self.matrix = AccuracyMatrix(self.tasks)
         self.sizes = ModelSizes()
+        self.passes: Counter[tuple[str, int]] = Counter()
         self._disturb = disturb
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
-        self.context = run.context(stream.plan, evaluator=evaluator)
+        self.context = run.context(stream.plan, evaluator=evaluator, on_progress=self._count)
         self._disturb()
         self.strategy: Any = run.strategy.build(self.context)
         self.whole_stream = bool(getattr(self.strategy, "whole_stream", False))
+
+    def _count(self, progress: StageProgress) -> None:
+        self.passes[progress.stage, progress.task] += progress.image_passes * progress.done
 
     @cached_property
     def cost(self) -> Cost:

@@ -152,8 +152,8 @@ class Method(StagedStrategy):
         """Return the state of an attribute of :meth:`setup`, saved behind the last task of a stream, as it is in one of
         which further tasks are known, for which parameters of the model were ``added``.
 
-        By default a module keeps the rows that it has here, and tensors by names of weights, such as importances, get
-        rows of 0.
+        By default a module keeps the rows that it has here. Tensors by names of weights, such as importances, get what
+        :meth:`setup` made here, or zeros. Anything else stays as it is.
         """
         if isinstance(present := getattr(self, name, None), nn.Module):
             own = present.state_dict()
@@ -161,8 +161,8 @@ class Method(StagedStrategy):
         weights = self.model.state_dict()
         if not isinstance(state, Mapping) or not state or not state.keys() <= weights.keys():
             return state
-        new = {key: torch.zeros_like(weights[key]) for key in added}
-        return new | {key: grown(rows, torch.zeros_like(weights[key])) for key, rows in state.items()}
+        made = {key: torch.zeros_like(weights[key]) for key in (*state, *added)} | (present or {})
+        return made | {key: grown(rows, made[key]) for key, rows in state.items()}
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> MultiHeadModel:

@@ -74,6 +74,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     task_inference: TaskInference | None = None
     #: Whether it is trained once on the whole stream: a reference, and no continual (lifelong) learner.
     whole_stream = False
+    #: Whether it learns from images of earlier tasks that it keeps nowhere: they are read again for a run that goes on.
+    revisits_tasks = False
     #: Name of the option that is the strength of the penalty, for whoever should lower it.
     penalty_strength = "the penalty's strength"
     #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
