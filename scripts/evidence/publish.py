@@ -6,8 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, inheritance_contest, scenarios, transfer, units
+from scripts.evidence import inheritance, inheritance_contest, months, scenarios, transfer, units
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
+from scripts.evidence.months_runs import PROCESSES
 from scripts.evidence.reference_runs import RATES, SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
@@ -19,21 +20,24 @@ from seu_bench.results.record_files import PACKED_NAME
 #: Results folders of the sweeps.
 FOLDERS = (
     *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, units.SET,
+    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET,
 )  # fmt: skip
 
 
 def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:
     """Replace published sets by the finished records of the results folders below ``source``.
 
-    Runs that go on are left out, so that it can be done while sweeps run. Sets without a finished record stay.
+    Runs that go on are left out, so that it can be done while sweeps run, and so are runs that were extended, of which
+    the longer one's record tells. Sets without a finished record stay.
 
     Returns:
         How many records each set has that was replaced.
     """
     sets: dict[str, dict[tuple[str, ...], Path]] = {}
     for folder in FOLDERS:
-        for record in sorted(records(source / folder), key=lambda record: record.started):
+        found = records(source / folder)
+        extended = {record.parent.run_id for record in found if record.parent is not None}
+        for record in sorted((it for it in found if it.run_id not in extended), key=lambda record: record.started):
             # Strategies of SEU's size lie beside the runs that their size is taken from. Where that changed as more of
             # them finished, the latest counts.
             matched = record.matched is not None
@@ -47,4 +51,6 @@ def publish(source: Path, target: Path = EVIDENCE) -> dict[str, int]:
                 shutil.copy(path, copied)
             (target / name).mkdir(parents=True, exist_ok=True)
             shutil.copy(pack_records(Path(scratch)), target / name / PACKED_NAME)
+        if (measured := source / name / PROCESSES).exists():
+            shutil.copy(measured, target / name)
     return {name: len(paths) for name, paths in sets.items()}

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 import seu_bench
-from scripts.evidence import claims, components, inheritance, page, reference_numbers, scenarios, sweeps, transfer
+from scripts.evidence import (
+    claims,
+    components,
+    inheritance,
+    months,
+    page,
+    reference_numbers,
+    scenarios,
+    sweeps,
+    transfer,
+)
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.inheritance_contest import Goal
 from scripts.evidence.publish import publish
@@ -57,7 +67,7 @@ def put(folder: Path, *runs: Record) -> Evidence:
 
 @pytest.mark.parametrize(
     "module",
-    [page, scenarios, transfer, inheritance, pytest.param(reference_numbers, marks=pytest.mark.long)],
+    [page, scenarios, transfer, inheritance, months, pytest.param(reference_numbers, marks=pytest.mark.long)],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_page_comes_from_the_records(module: Any) -> None:
@@ -127,6 +137,17 @@ def test_runs_beside_reference_numbers_are_whole() -> None:
         elif record.benchmark.startswith("reference_split_mnist"):
             assert sum(test for _, _, test in record.task_images) == 10_000
     assert all(record.evaluation == "validation" for record in records(EVIDENCE / RATES))
+
+
+def test_chains_of_months_are_whole() -> None:
+    """Each month extends the one before, and ten months from nothing end with the same weights."""
+    chains = [it for of_strategy in months.read_chains().values() for it in of_strategy]
+    assert {it.record.run_id for it in chains} == {it.run_id for it in records(EVIDENCE / months.SET)}
+    for chain in chains:
+        assert [it.months for it in chain.processes] == list(range(1, months.MONTHS + 1))
+        assert chain.record.parent is not None and chain.record.parent.run_id == chain.processes[-2].run_id
+        assert chain.is_same or chain.from_nothing is None
+    assert all(chains[0].from_nothing for chains in months.read_chains().values())
 
 
 def test_readme_claims_are_linked() -> None:
