@@ -118,8 +118,8 @@ def stream(
             digest.update(f"{file} {key} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
     path = absolute(folder) / f"{name}-{digest.hexdigest()[:10]}" / f"{name}.toml"
     for file, each in arrays.items():
-        write_once(path.with_name(f"{file}.npz"), _npz_bytes(each), "choose another folder")
-    write_once(path, text.encode(), "choose another folder")
+        write_once(path.with_name(f"{file}.npz"), _npz_bytes(each))
+    write_once(path, text.encode())
     return str(path)
 
 
@@ -145,7 +145,7 @@ def write_task(task: TaskArrays, name: str, folder: Path) -> Path:
     content = _npz_bytes(arrays)
     slug = plain_name(name)
     path = absolute(folder) / f"{slug}-{hashlib.sha256(content).hexdigest()[:10]}" / f"{slug}.npz"
-    write_once(path, content, "choose another folder")
+    write_once(path, content)
     return path
 
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -58,8 +59,6 @@ IMAGE_ENDINGS: Final = (
 SPLIT_NAMES: Final = frozenset({"train", "training", "test", "testing", "val", "valid", "validation"})
 #: Changed whenever images are decoded in another way, so that no earlier cache is taken for a present one.
 _VERSION = 2
-#: Decoded images that wait to be taken.
-_AHEAD = 64
 
 Decode: TypeAlias = Callable[[Any], Images]
 #: Image files and their labels ``[N]``.
@@ -169,16 +168,10 @@ class FolderSource(OwnFiles):
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
         info, train, test = self.splits()
         if left_out := self._left_out():
-            told = f"{len(left_out):,} files that do not end like images: {some(left_out)}"
-            what = f"data set {self.name!r} leaves out {told}"
-            warnings.warn(what, stacklevel=2)
+            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images"
+            warnings.warn(f"{what}: {some(left_out)}", stacklevel=2)
 
-        def decode(path: Path) -> Images:
-            from PIL import Image
-
-            with Image.open(path, formats=IMAGE_FORMATS) as image:
-                return as_pixels(image, info.channels, (info.height, info.width))
-
+        decode = partial(as_pixels, channels=info.channels, size=(info.height, info.width))
         if self.definition.cache == "disk":
             return in_file(info, train, test, decode, default_data_root(root), self._place())
         return in_memory(info, train, test, decode)
@@ -222,9 +215,8 @@ class FolderSource(OwnFiles):
         files = [self.images(folder / name) for name in names]
         fill = "make one folder of images (.png, .jpg, ...) per class"
         filled = [members for members in files if members]
-        if not filled or (
-            len(filled) == 1 and all(it.parent.parent != folder for it in filled[0])
-        ):  # all lie in a folder too many
+        is_deep = len(filled) == 1 and all(it.parent.parent != folder for it in filled[0])
+        if not filled or is_deep:
             raise self.fault(f"has no images, or all of them in folders of one class folder, below {folder}", fill)
         if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
             raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
@@ -236,13 +228,16 @@ class FolderSource(OwnFiles):
 
 
 def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
-    """A PIL image that is not loaded yet as 8-bit pixels ``[C, H, W]``, grey or coloured; transparency is dropped.
+    """A file, or an unread PIL image, as 8-bit pixels ``[C, H, W]``, grey or coloured; transparency is dropped.
 
     It is resized (bilinear) to a height and width where there is a ``size``. A ValueError says that it has more than 8
     bits per channel; an OSError or SyntaxError that its file is corrupt.
     """
     from PIL import Image
 
+    if isinstance(image, Path):
+        with Image.open(image, formats=IMAGE_FORMATS) as opened:
+            return as_pixels(opened, channels, size)
     # Of channels with 16 bits Pillow reads the upper 8, without a word.
     is_wide = any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
     if is_wide or image.mode.startswith(("I", "F")):
@@ -272,10 +267,9 @@ def attempted(items: Iterable[Any], decode: Decode, threads: int = 8) -> Iterato
         ahead: deque[Future[Images | Exception]] = deque()
         for item in items:
             ahead.append(pool.submit(attempt, item))
-            if len(ahead) > _AHEAD:
+            if len(ahead) > 64:  # images that wait
                 yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        yield from (it.result() for it in ahead)
 
 
 def refuse_faults(faults: Sequence[tuple[Any, Exception]], told: str) -> None:
@@ -442,11 +436,11 @@ class NpzSource(OwnFiles):
     def samples(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Check samples and bring them to the type and shape of a :class:`RawSplit`; a ValueError names the array."""
         try:
-            return _npz_images(name, values)
+            return _npz_images(values)
         except ValueError as error:
             is_table = values.ndim == 2 and values.dtype.kind in "uif"
             hint = "; tables of numbers are kind = 'features'" if is_table else ""
-            raise ValueError(f"{error}{hint}") from error
+            raise ValueError(f"{name} {error}{hint}") from error
 
     def vocabulary(self, splits: Sequence[RawSplit]) -> int | None:
         """Size of the vocabulary of tokens."""
@@ -457,9 +451,7 @@ class NpzSource(OwnFiles):
         with open_file(self.path.resolve()) as opened:
             file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError(
-                    f"it holds a single array; save it with numpy.savez(path, {self.whole[0]}=..., labels=...)"
-                )
+                raise ValueError(f"it holds a single array; use numpy.savez(path, {self.whole[0]}=..., labels=...)")
             keys = _SPLIT if "x_train" in file else self.whole
             if missing := ", ".join(key for key in keys if key not in file):
                 found = ", ".join(file.files) or "nothing"
@@ -485,18 +477,15 @@ def _number_names(arrays: dict[str, NDArray[Any]], keys: Sequence[str]) -> None:
         arrays[key] = np.searchsorted(names, texts)
 
 
-def _npz_images(name: str, images: NDArray[Any]) -> Images:
-    try:
-        images = as_8_bit(images)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from error
+def _npz_images(images: NDArray[Any]) -> Images:
+    images = as_8_bit(images)
     shape = images.shape
     if images.ndim not in (3, 4) or not all(shape):
-        raise ValueError(f"{name} has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
+        raise ValueError(f"has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
     if images.ndim == 4:
         first, last = shape[1] in (1, 3), shape[3] in (1, 3)
         if first == last and (first or shape[1] >= shape[3]):
-            raise ValueError(f"{name} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
+            raise ValueError(f"has shape {shape}: which axis has the 1 or 3 channels cannot be told")
     return channels_first(images)
 
 

@@ -58,7 +58,7 @@ def keep_benchmark(name: str, text: str, results: Path) -> Path:
     """Write a benchmark file below the results folder, where the same text has the same path, and return that path."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     path = absolute(results) / "streams" / f"{name}-{digest}" / f"{name}.toml"
-    write_once(path, text.encode(), "choose another folder with --results")
+    write_once(path, text.encode())
     return path
 
 
@@ -217,12 +217,13 @@ def _text(
     }
 
     def table(heading: str, values: Mapping[str, Any]) -> list[str]:
-        lines = [f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items()]
-        notes = [f"  # {said[key]}" if key in said and heading in told else "" for key in values]
-        return [f"\n[{heading}]" if heading else "", *map("".join, zip(lines, notes, strict=True))]
+        """Lines of a table; each note is told once."""
+        notes = [f"  # {said.pop(key)}" if key in said else "" for key in values]
+        lines = [
+            f"{toml_key(key)} = {toml_value(it)}{note}" for (key, it), note in zip(values.items(), notes, strict=True)
+        ]
+        return [f"\n[{heading}]", *lines]
 
-    first = f"datasets.{toml_key(next(iter(data)))}"
-    told = {"", "stream", first}
     lines = [f"# {summary}. docs/reference/benchmarks.md describes every key."]
     lines += table("", {"name": name, "summary": summary, "default_protocol": "quick"})[1:]
     lines += table("stream", {"kind": "datasets", "scenario": "class", "validation": 0.1})

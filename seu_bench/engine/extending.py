@@ -164,7 +164,9 @@ def longer_document(
     key = unused(plain_name(name), {*datasets, *infos})
     last = list(tasks.values())[-1]
     datasets[key] = _definition(record, data, key, datasets.get(last["dataset"], {}))
-    tasks[name] = {"dataset": key, "input": _uncoloured(last["input"])}
+    # Without the colour that was drawn for the last task; where there is one, images have 3 channels.
+    own = {key: it for key, it in last["input"].items() if key != "color"}
+    tasks[name] = {"dataset": key, "input": own | ({"channels": 3} if "color" in last["input"] else {})}
     shared = {"validation": stream.validation, "scenario": stream.scenario}
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
     document["stream"] = {"kind": "datasets", **shared, "tasks": tasks}
@@ -174,12 +176,6 @@ def longer_document(
         own = protocol.model_dump(mode="json", exclude_none=True, exclude={"tuned"})
         document["protocols"] = {record.protocol: own}
     return document
-
-
-def _uncoloured(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of a task without the colour that was drawn for it; where there is one, images have 3 channels."""
-    own = {key: it for key, it in given.items() if key != "color"}
-    return own | ({"channels": 3} if "color" in given else {})
 
 
 def _definition(record: Record, data: Path, key: str, earlier: Mapping[str, Any]) -> dict[str, Any]:

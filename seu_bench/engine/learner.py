@@ -223,7 +223,7 @@ class Learner:
                 path = absolute(source.parent / own["path"])
                 if path.is_relative_to(self._scratch):
                     content, path = read_file(path), self._results / path.relative_to(self._scratch)
-                    write_once(path, content, "choose another folder")
+                    write_once(path, content)
                 own["path"] = path
         path = keep_benchmark(document["name"], benchmark_text(document, self._results), self._results)
         written = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seu_bench.data.dataset import Images, as_8_bit, as_features, as_tokens
-from seu_bench.data.own_files import IMAGE_FORMATS, FolderSource, as_pixels, attempted, refuse_faults
+from seu_bench.data.own_files import FolderSource, as_pixels, attempted, refuse_faults
 from seu_bench.engine.model_card import ModelCard
 from seu_bench.errors import DataMissingError, RequestError
 
@@ -189,9 +189,6 @@ def _as_rows(inputs: Any, card: ModelCard, length: int) -> NDArray[Any]:
 def _decode(item: Any, channels: int, size: tuple[int, int]) -> Images:
     from PIL import Image
 
-    if isinstance(item, Path):
-        with Image.open(item, formats=IMAGE_FORMATS) as image:
-            return as_pixels(image, channels, size)
     if isinstance(item, np.ndarray):
         if item.shape == (channels, *size):
             return item

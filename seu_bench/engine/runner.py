@@ -227,11 +227,6 @@ class _Run:
         """Go on from the last task of another run, as if its tasks had been learned here."""
         parent.check(self.stream, self.recorder.record)
         fresh, self.strategy = self._build(), self._build()  # one may have begun without the other run
-        if (reason := needs_whole_stream(fresh)) is not None:
-            what = f"strategy {self.run.spec.strategy!r} cannot learn a further task: {reason}"
-            raise RequestError(
-                what, where=parent.record.run_id, remedy="choose another strategy, or run all tasks anew"
-            )
         self.strategy.load_state_dict(fresh.lengthened(parent.state))
         self.recorder.continue_from(parent.record)
 
