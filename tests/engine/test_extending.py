@@ -15,21 +15,19 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from support.months import months_file, write_month
+from support.stopping import Stopping
 from torch.testing import assert_close
 
 import seu_bench
-from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.extending import extend
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.runner import Outcome
-from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import DataMissingError, Interruption, OptionError, RequestError, ResultsError, SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import LEARNER_NAME
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.stage import StageProgress
 
 FIRST = {"benchmark.stream.input.normalise": "first_task"}
 SMALL = {"epochs": 2, "width": 0.1}
@@ -191,20 +189,6 @@ def short(kept: tuple[Path, Record], tmp_path: Path) -> tuple[Path, Record]:
     return tmp_path / "results", record
 
 
-class Stopper:
-    """A watcher that stops a run, when it is told of so many epochs of training."""
-
-    def __init__(self, stop: StopRequest, after: int) -> None:
-        self.stop, self.after = stop, after
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """Count."""
-        self.after -= progress.stage == "training" and bool(progress.epoch)
-        if self.after == 0:
-            self.stop.ask(Interruption("stopped by the test", 143))
-
-
 def test_interrupted_extension_resumes(short: tuple[Path, Record], months: list[Path]) -> None:
     """To the same bits, with what it cost counted once; then it is finished, and the parent is as it was."""
     results, record = short
@@ -212,9 +196,9 @@ def test_interrupted_extension_resumes(short: tuple[Path, Record], months: list[
     whole = extended(results, record, data=months[2]).record
     folder = results / "runs" / whole.run_id
     shutil.rmtree(folder)
-    stop = StopRequest()
+    watcher = Stopping(task=2)
     with pytest.raises(Interruption):
-        extended(results, record, data=months[2], stop=stop, watcher=lambda _: Stopper(stop, 1), checkpoint_every=0.0)
+        extended(results, record, data=months[2], stop=watcher.stop, watcher=lambda _: watcher, checkpoint_every=0.0)
     stopped = read_record(folder)
     assert (stopped.status, stopped.parent) == ("interrupted", whole.parent)
     assert [*(folder / "checkpoints").glob("*")] != []
@@ -233,11 +217,11 @@ def test_further_than_a_run_from_nothing(short: tuple[Path, Record], months: lis
     results, record = short
     longer = months_file(results.parent / "longer.toml", months)
     whole = run(results.parent / "other", longer, protocol="instant")
-    stop = StopRequest()
+    watcher = Stopping(task=0)
     fields: dict[str, Any] = {"strategy": "replay", "benchmark": str(longer), "options": SMALL, "results": results}
     request = Request(**fields, protocol="instant", device="cpu", checkpoint_every=0.0)
     with pytest.raises(Interruption):
-        launch(request, Registry(), stop=stop, watcher=lambda _: Stopper(stop, 1))
+        launch(request, Registry(), stop=watcher.stop, watcher=lambda _: watcher)
     found = extended(results, record, benchmark=str(longer)).record
     assert found.parent is not None and common(found) == common(whole)
     assert_close(weights(results, found), weights(results.parent / "other", whole), rtol=0, atol=0)
