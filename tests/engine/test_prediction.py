@@ -102,9 +102,7 @@ def evaluated(record: Record, benchmark: Path, model: LearnedModel, task: int) -
     return [int(answer) for answer in answers]
 
 
-def by_onnx(
-    card: ModelCard, content: bytes, files: list[Path], channels: int, scale: float = 1
-) -> tuple[list[str], Any]:
+def by_onnx(content: bytes, files: list[Path], channels: int, scale: float = 1) -> tuple[list[str], Any]:
     """Class names and probabilities by onnxruntime of pictures, read by Pillow alone."""
     session: Any = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
