@@ -132,6 +132,7 @@ def test_refused(command: Command, results: Path, months: list[Path]) -> None:
         (("--data", months[2], "--benchmark", "b.toml"), "give the data of a further task, or a longer benchmark"),
         (("--data", months[2], "--seed", 1), "No such option '--seed'"),
         (("--data", months[2], "-o", "epochs=1"), "No such option"),
+        (("--data", months[2], "--name", " "), "the name of the task is blank"),
         (("--data", months[2], "--name", "june"), "has learned a task 'june' already"),
     ):
         answer = extend(command, results, run, *asked)
