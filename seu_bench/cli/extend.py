@@ -78,11 +78,12 @@ def extend(run_name: str, data: Path | None, name: str | None, benchmark: str | 
     for line in _lines(parent, outcome):
         console.print(line, soft_wrap=isinstance(line, Text))
     print_places(outcome, results, boards)
-    click.echo(f"next: {printable_lines(command('predict', record.run_id, 'FILES', results=results))}")
-    click.echo(f"      {printable_lines(command('export', record.run_id, results=results))}")
+    more = {"results": results, "data_root": given.data_root, "plugin": given.plugin}
+    following = [command("predict", record.run_id, "FILES", results=results)]
+    following.append(command("export", record.run_id, results=results))
     if record.learner_sha256 is not None:
-        more = {"results": results, "data_root": given.data_root, "plugin": given.plugin}
-        click.echo(f"      {printable_lines(command('extend', record.run_id, '--data', 'FOLDER', **more))}")
+        following.append(command("extend", record.run_id, "--data", "FOLDER", **more))
+    click.echo("next: " + "\n      ".join(map(printable_lines, following)))
 
 
 def _lines(parent: Record, outcome: Outcome) -> Iterator[Table | Text]:
@@ -99,19 +100,11 @@ def _lines(parent: Record, outcome: Outcome) -> Iterator[Table | Text]:
     sizes = {"model": outcome.path.with_name(MODEL_NAME), "learner": outcome.path.with_name(LEARNER_NAME)}
     kept = [f"{name} {format_bytes(file.stat().st_size)}" for name, file in sizes.items() if file.is_file()]
     yield literal(f"kept: {', '.join(kept) or 'the record alone'}")
-    before, after = (_last_row(it) for it in (parent, record))
-    rows = [
-        (f"{place} {name}", *("-" if it is None else f"{100 * it:.1f}" for it in (before.get(place), after.get(place))))
-        for place, name in enumerate(record.task_names)
-    ]
-    yield new_table("accuracy (%)", ("task", ">before", ">after"), [*rows, ("mean", *map(_mean, (before, after)))])
-
-
-def _last_row(record: Record) -> dict[int, float | None]:
-    rows = measured_rows(record)
-    return dict(enumerate(record.accuracy_matrix[rows[-1]])) if rows else {}
-
-
-def _mean(row: dict[int, float | None]) -> str:
-    values = [value for value in row.values() if value is not None]
-    return f"{100 * sum(values) / len(values):.1f}" if values else "-"
+    rows = [[f"{place} {name}"] for place, name in enumerate((*record.task_names, "mean"))]
+    rows[-1] = ["mean"]
+    for row in (it.accuracy_matrix[measured_rows(it)[-1]] for it in (parent, record)):
+        values = [value for value in row if value is not None]
+        blank = [None] * (len(record.task_names) - len(row))
+        for cells, value in zip(rows, [*row, *blank, sum(values) / len(values)], strict=True):
+            cells.append("-" if value is None else f"{100 * value:.1f}")
+    yield new_table("accuracy (%)", ("task", ">before", ">after"), rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from seu_bench.data.planning import plan_stream
 from seu_bench.errors import DataError, RequestError
 from seu_bench.utils.files import write_once
 from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import plain_name
 
 #: A task: ``(x_train, y_train, x_test, y_test)``, NumPy arrays, tensors, or lists.
 TaskArrays: TypeAlias = Sequence[Any]
@@ -118,8 +118,8 @@ def stream(
             digest.update(f"{file} {key} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
     path = absolute(folder) / f"{name}-{digest.hexdigest()[:10]}" / f"{name}.toml"
     for file, each in arrays.items():
-        write_once(path.with_name(f"{file}.npz"), _npz_bytes(each), "choose another folder")
-    write_once(path, text.encode(), "choose another folder")
+        write_once(path.with_name(f"{file}.npz"), _npz_bytes(each))
+    write_once(path, text.encode())
     return str(path)
 
 
@@ -143,9 +143,9 @@ def write_task(task: TaskArrays, name: str, folder: Path) -> Path:
     """
     arrays, _ = _prepare(f"task {name!r}", name, task)
     content = _npz_bytes(arrays)
-    slug = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
+    slug = plain_name(name)
     path = absolute(folder) / f"{slug}-{hashlib.sha256(content).hexdigest()[:10]}" / f"{slug}.npz"
-    write_once(path, content, "choose another folder")
+    write_once(path, content)
     return path
 
 
@@ -209,11 +209,11 @@ def _as_array(key: str, value: Any) -> NDArray[Any]:
     try:
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (ValueError, TypeError, RuntimeError) as error:  # of lists that are ragged, or numbers that NumPy has not
-        raise ValueError(f"{key} is no array: {one_line(error)}") from error
+        raise DataError(f"{key} is no array: {one_line(error)}", where=key) from error
 
 
 def as_labels(key: str, labels: Any) -> NDArray[Any]:
-    """Labels ``[N]`` as int64, or as texts; a ValueError says that they are neither."""
+    """Labels ``[N]`` as int64, or as texts; a DataError says that they are neither."""
     given = _as_array(key, labels)
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     if given.ndim == 1 and given.dtype.kind in "iu" and (not given.size or given.min() >= 0):
@@ -221,7 +221,7 @@ def as_labels(key: str, labels: Any) -> NDArray[Any]:
     if given.ndim == 1 and all(isinstance(it, str) and it for it in given.tolist()):  # of whatever type
         return given.astype(str)
     what = f"{key} is {given.dtype} of shape {given.shape}"
-    raise ValueError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]")
+    raise DataError(f"{what}; needed are texts, or whole numbers from 0, of shape [N]", where=key)
 
 
 def _kind(key: str, values: NDArray[Any]) -> InputKind:

@@ -7,10 +7,10 @@ import hashlib
 import io
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from seu_bench.data.dataset import DatasetInfo, hold_out
 from seu_bench.data.own_files import FolderSource, Split
 from seu_bench.errors import DataError, DataMissingError
 from seu_bench.utils.reading import open_file
-
-#: Faults that are listed one by one.
-_MOST: Final = 20
+from seu_bench.utils.text import some
 
 
 class Row(NamedTuple):
@@ -53,7 +51,7 @@ class FilesSource(FolderSource):
         missing = [row.path for row in own if not os.path.isfile(self.path.parent / row.path)]  # noqa: PTH113
         if missing:
             remedy = f"correct the paths, which start from {self.path.parent}, or remove the rows"
-            raise self.fault(f"lists files that are missing: {_some(missing)}", remedy, DataMissingError)
+            raise self.fault(f"lists files that are missing: {some(missing)}", remedy, DataMissingError)
         return own
 
     def checksum(self) -> str:
@@ -75,7 +73,7 @@ class FilesSource(FolderSource):
             held = np.flatnonzero(~tests), np.flatnonzero(tests)
             if uneven := [names[label] for label in np.setxor1d(labels[~tests], labels[tests])]:
                 raise self.fault(
-                    f"has classes in one split only: {_some(uneven)}", "give each class rows of train and of test"
+                    f"has classes in one split only: {some(uneven)}", "give each class rows of train and of test"
                 )
         else:
             held = hold_out(labels, self.definition.test_fraction, self.name, str(self.path), names)
@@ -101,7 +99,7 @@ def _read_list(path: Path, _size_and_time: tuple[int, int]) -> tuple[Row, ...]:
         raise _fault(path, "names no files", "add a row for each image")
     counts = Counter(os.path.normpath(path.parent / row.path) for row in rows)
     if twice := [file for file, count in counts.items() if count > 1]:
-        what = f"names files in several rows: {_some(twice)}"
+        what = f"names files in several rows: {some(twice)}"
         raise _fault(path, what, "name each file once; else one could be trained and tested on")
     return rows
 
@@ -111,7 +109,7 @@ def _parse(path: Path, text: str) -> Iterator[Row]:
     names = [name.strip() for name in next(reader, [])]
     known, due = Row._fields, "its first line must be path,label or path,label,task,split, in any order"
     if other := [f"{name!r}{did_you_mean(name, known)}" for name in names if name not in known]:
-        raise _fault(path, f"has columns that are not known: {_some(other)}", due)
+        raise _fault(path, f"has columns that are not known: {some(other)}", due)
     if len(set(names)) < len(names) or not {"path", "label"} <= set(names):
         raise _fault(path, f"has the columns {','.join(names) or 'of no name'}", due)
     faults = []
@@ -124,11 +122,7 @@ def _parse(path: Path, text: str) -> Iterator[Row]:
             faults.append(f"line {reader.line_num} ({','.join(cells)})")
     if faults:
         due = f"a row needs {','.join(names)}, none empty" + "; a split is train or test" * ("split" in names)
-        raise _fault(path, f"has rows that do not fit: {_some(faults)}", due)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST]) + (f", and {len(names) - _MOST:,} more" if names[_MOST:] else "")
+        raise _fault(path, f"has rows that do not fit: {some(faults)}", due)
 
 
 def _fault(path: Path, what: str, remedy: str) -> DataError:

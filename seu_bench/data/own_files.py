@@ -12,9 +12,11 @@ import warnings
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -44,6 +46,7 @@ from seu_bench.utils.hardware import free_host_memory
 from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import track
 from seu_bench.utils.reading import open_file
+from seu_bench.utils.text import some
 
 #: Formats of images, which are recognised by content. Pillow knows others, some of which start programs to read them.
 IMAGE_FORMATS: Final = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
@@ -165,16 +168,10 @@ class FolderSource(OwnFiles):
         """Decode, convert and resize every image, or find them decoded on disk where the definition says so."""
         info, train, test = self.splits()
         if left_out := self._left_out():
-            shown = ", ".join(left_out[:20]) + (", ..." if left_out[20:] else "")
-            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images: {shown}"
-            warnings.warn(what, stacklevel=2)
+            what = f"data set {self.name!r} leaves out {len(left_out):,} files that do not end like images"
+            warnings.warn(f"{what}: {some(left_out)}", stacklevel=2)
 
-        def decode(path: Path) -> Images:
-            from PIL import Image
-
-            with Image.open(path, formats=IMAGE_FORMATS) as image:
-                return as_pixels(image, info.channels, (info.height, info.width))
-
+        decode = partial(as_pixels, channels=info.channels, size=(info.height, info.width))
         if self.definition.cache == "disk":
             return in_file(info, train, test, decode, default_data_root(root), self._place())
         return in_memory(info, train, test, decode)
@@ -218,9 +215,8 @@ class FolderSource(OwnFiles):
         files = [self.images(folder / name) for name in names]
         fill = "make one folder of images (.png, .jpg, ...) per class"
         filled = [members for members in files if members]
-        if not filled or (
-            len(filled) == 1 and all(it.parent.parent != folder for it in filled[0])
-        ):  # all lie in a folder too many
+        is_deep = len(filled) == 1 and all(it.parent.parent != folder for it in filled[0])
+        if not filled or is_deep:
             raise self.fault(f"has no images, or all of them in folders of one class folder, below {folder}", fill)
         if empty := ", ".join(name for name, members in zip(names, files, strict=True) if not members):
             raise self.fault(f"has class folders without images in {folder}: {empty}", f"{fill}, or delete them")
@@ -232,13 +228,16 @@ class FolderSource(OwnFiles):
 
 
 def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images:
-    """A PIL image that is not loaded yet as 8-bit pixels ``[C, H, W]``, grey or coloured; transparency is dropped.
+    """A file, or an unread PIL image, as 8-bit pixels ``[C, H, W]``, grey or coloured; transparency is dropped.
 
     It is resized (bilinear) to a height and width where there is a ``size``. A ValueError says that it has more than 8
     bits per channel; an OSError or SyntaxError that its file is corrupt.
     """
     from PIL import Image
 
+    if isinstance(image, Path):
+        with Image.open(image, formats=IMAGE_FORMATS) as opened:
+            return as_pixels(opened, channels, size)
     # Of channels with 16 bits Pillow reads the upper 8, without a word.
     is_wide = any(re.search(r";16[BLN]", str(tile.args)) for tile in getattr(image, "tile", ()))
     if is_wide or image.mode.startswith(("I", "F")):
@@ -254,32 +253,43 @@ def as_pixels(image: Any, channels: int, size: tuple[int, int] | None) -> Images
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
-    """Decode images, files or numbers, by several threads, of which Pillow lets all run; in order, and few wait.
-
-    A DataCorruptError at the end names those that are no usable images.
-    """
-    from PIL import Image
+def attempted(items: Iterable[Any], decode: Decode, threads: int = 8) -> Iterator[Images | Exception]:
+    """What each item is decoded to, or why not, in order; by several threads, of which Pillow lets all run."""
+    from PIL.Image import DecompressionBombError
 
     def attempt(item: Any) -> Images | Exception:
         try:
             return decode(item)
-        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        except (OSError, SyntaxError, ValueError, EOFError, DecompressionBombError) as error:
             return error
 
-    faults: list[str] = []
     with ThreadPoolExecutor(max(1, min(threads, os.cpu_count() or 1)), "decode images") as pool:
-        starts = range(0, len(items), 64)
-        results = (result for start in starts for result in pool.map(attempt, items[start : start + 64]))
-        for item, result in zip(items, track(results, f"reading images of {name}", len(items)), strict=True):
-            if isinstance(result, Exception):
-                faults.append(f"  - {item if isinstance(item, Path) else f'image {item}'}: {one_line(result)}")
-            elif not faults:
-                yield result
+        ahead: deque[Future[Images | Exception]] = deque()
+        for item in items:
+            ahead.append(pool.submit(attempt, item))
+            if len(ahead) > 64:  # images that wait
+                yield ahead.popleft().result()
+        yield from (it.result() for it in ahead)
+
+
+def refuse_faults(faults: Sequence[tuple[Any, Exception]], told: str) -> None:
+    """Raise a DataCorruptError that names items that were not decoded, if there are any, and why."""
     if faults:
-        listed = "\n".join(["", *faults[:20], *([f"  - and {len(faults) - 20:,} more"] if faults[20:] else [])])
-        what = f"data set {name!r} has files that are no usable images, {len(faults):,} in all:{listed}"
-        raise DataCorruptError(what, remedy="repair, convert or remove them")
+        listed = [f"\n  - {item}: {one_line(error)}" for item, error in faults[:20]]
+        listed += [f"\n  - and {len(faults) - 20:,} more"] * (len(faults) > 20)
+        raise DataCorruptError(f"{told}:{''.join(listed)}", remedy="repair, convert or remove them")
+
+
+def decoded_in_order(items: Sequence[Any], decode: Decode, name: str, threads: int = 8) -> Iterator[Images]:
+    """Decode images, files or numbers; a DataCorruptError at the end names those that are no usable images."""
+    faults: list[tuple[Any, Exception]] = []
+    results = track(attempted(items, decode, threads), f"reading images of {name}", len(items))
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, Exception):
+            faults.append((item if isinstance(item, Path) else f"image {item}", result))
+        elif not faults:
+            yield result
+    refuse_faults(faults, f"data set {name!r} has files that are no usable images, {len(faults):,} in all")
 
 
 def in_memory(info: DatasetInfo, train: Split, test: Split, decode: Decode) -> RawDataset:
@@ -426,11 +436,11 @@ class NpzSource(OwnFiles):
     def samples(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Check samples and bring them to the type and shape of a :class:`RawSplit`; a ValueError names the array."""
         try:
-            return _npz_images(name, values)
+            return _npz_images(values)
         except ValueError as error:
             is_table = values.ndim == 2 and values.dtype.kind in "uif"
             hint = "; tables of numbers are kind = 'features'" if is_table else ""
-            raise ValueError(f"{error}{hint}") from error
+            raise ValueError(f"{name} {error}{hint}") from error
 
     def vocabulary(self, splits: Sequence[RawSplit]) -> int | None:
         """Size of the vocabulary of tokens."""
@@ -441,9 +451,7 @@ class NpzSource(OwnFiles):
         with open_file(self.path.resolve()) as opened:
             file = np.load(opened, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError(
-                    f"it holds a single array; save it with numpy.savez(path, {self.whole[0]}=..., labels=...)"
-                )
+                raise ValueError(f"it holds a single array; use numpy.savez(path, {self.whole[0]}=..., labels=...)")
             keys = _SPLIT if "x_train" in file else self.whole
             if missing := ", ".join(key for key in keys if key not in file):
                 found = ", ".join(file.files) or "nothing"
@@ -469,18 +477,15 @@ def _number_names(arrays: dict[str, NDArray[Any]], keys: Sequence[str]) -> None:
         arrays[key] = np.searchsorted(names, texts)
 
 
-def _npz_images(name: str, images: NDArray[Any]) -> Images:
-    try:
-        images = as_8_bit(images)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from error
+def _npz_images(images: NDArray[Any]) -> Images:
+    images = as_8_bit(images)
     shape = images.shape
     if images.ndim not in (3, 4) or not all(shape):
-        raise ValueError(f"{name} has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
+        raise ValueError(f"has shape {shape}; needed are images [N, H, W], [N, H, W, C] or [N, C, H, W]")
     if images.ndim == 4:
         first, last = shape[1] in (1, 3), shape[3] in (1, 3)
         if first == last and (first or shape[1] >= shape[3]):
-            raise ValueError(f"{name} has shape {shape}: which axis has the 1 or 3 channels cannot be told")
+            raise ValueError(f"has shape {shape}: which axis has the 1 or 3 channels cannot be told")
     return channels_first(images)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +16,7 @@ from seu_bench.data.tasks import task_title
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.utils.files import write_once
 from seu_bench.utils.reading import absolute
-from seu_bench.utils.text import printable, toml_key, toml_value
+from seu_bench.utils.text import plain_name, printable, some, toml_key, toml_value
 
 #: Pixels that images of one size may have on a side to keep it; others get so many.
 _LARGEST: Final = 64
@@ -60,7 +58,7 @@ def keep_benchmark(name: str, text: str, results: Path) -> Path:
     """Write a benchmark file below the results folder, where the same text has the same path, and return that path."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:10]
     path = absolute(results) / "streams" / f"{name}-{digest}" / f"{name}.toml"
-    write_once(path, text.encode(), "choose another folder with --results")
+    write_once(path, text.encode())
     return path
 
 
@@ -70,23 +68,19 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
     The errors are those of :func:`with_benchmark_file`.
     """
     place = absolute(request.benchmark)
-    if not os.path.exists(place):  # noqa: PTH110  # which is false where a path cannot be one
-        remedy = "correct the path that is given as the benchmark"
+    is_list = place.suffix.lower() == ".csv" and os.path.isfile(place)  # noqa: PTH113  # false where it cannot be one
+    if not is_list and not os.path.isdir(place):  # noqa: PTH112
+        remedy = "correct the path: of a folder of images, or of a .csv with the columns path,label"
         raise DataMissingError("there is no such folder or list of files", where=str(place), remedy=remedy)
-    is_list = place.suffix.lower() == ".csv" and not place.is_dir()
-    if not is_list and not place.is_dir():
-        what = "this is a file, neither a folder of images nor a list of files"
-        raise DataError(what, where=str(place), remedy="give a folder, or a .csv with the columns path,label")
-    name = _plain(place.stem if is_list else place.name)
+    name = plain_name(place.stem if is_list else place.name)
     name = f"my_{name}" if name in known else name
     parts = own_tasks(place, name)
     tasks: dict[str, dict[str, Any]] = {}
     data: dict[str, dict[str, Any]] = {}
     images: list[Path] = []
     for part in parts or [""]:
-        own = _unused(_plain(part) if part else name, data)
-        source: FolderSource = _list(place, part or None, own) if is_list else _folder(place / part, own)
-        info, train, test = source.splits()
+        own = unused(plain_name(part) if part else name, data)
+        info, train, test = _source(place, part, own).splits()
         images += [*train[0], *test[0]]
         names = list(info.class_names or ())
         _check_step(request, place, parts, names)
@@ -95,12 +89,12 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
         step = request.classes_per_task or len(names)
         for first in range(0, len(names), step):
             labels = range(len(names))[first : first + step]
-            title = _unused(part or task_title(labels, info), tasks)
+            title = unused(part or task_title(labels, info), tasks)
             tasks[title] = {"dataset": own, "labels": [names[label] for label in labels]}
     size, channels = _look(images, request.size)
     classes = {label for task in tasks.values() for label in task["labels"]}
     if len(classes) == 1:
-        what = f"there is one class, {_some(list(classes))}, whose answer is always right"
+        what = f"there is one class, {some(list(classes))}, whose answer is always right"
         raise RequestError(what, where=str(place), remedy="bring images of two classes at least")
     height, width = (size, size) if isinstance(size, int) else size
     kept = f"{height}x{width}, {'grey' if channels == 1 else 'coloured'}"
@@ -120,32 +114,34 @@ def own_tasks(place: Path, name: str) -> list[str]:
     try:
         if place.is_dir():
             return _parts(place)
-        return list(dict.fromkeys(row.task for row in _list(place, None, name).rows() if row.task))
+        definition = FilesDefinition(kind="files", path=place, size=1)
+        return list(dict.fromkeys(row.task for row in FilesSource(definition, name).rows() if row.task))
     except OSError as error:
         what = f"the folder cannot be read: {error.strerror or error}"
         raise DataError(what, where=str(error.filename or place), remedy="see that you may read it") from error
 
 
-def _folder(path: Path, name: str) -> FolderSource:
-    return FolderSource(FolderDefinition(kind="folder", path=path, size=1), name)
-
-
-def _list(path: Path, task: str | None, name: str) -> FilesSource:
-    return FilesSource(FilesDefinition(kind="files", path=path, size=1, task=task), name)
+def _source(place: Path, part: str, name: str) -> FolderSource:
+    """The images of a task of a folder or a list, or of all of it."""
+    if place.is_dir():
+        return FolderSource(FolderDefinition(kind="folder", path=place / part, size=1), name)
+    return FilesSource(FilesDefinition(kind="files", path=place, size=1, task=part or None), name)
 
 
 def _check_step(request: Request, place: Path, parts: Sequence[str], names: Sequence[str]) -> None:
     """Refuse a number of classes that is missing or too large, or one that tasks have no use for."""
-    step, shown = request.classes_per_task, f"{len(names)} classes ({_some(names)})"
+    step, what, remedy = request.classes_per_task, f"there are {len(names)} classes ({some(names)}), and ", ""
     if parts and step is not None:
-        what = f"there is a task for each of {_some(parts)}, and classes per task would cut others"
-        raise RequestError(what, where=str(place), remedy="leave --classes-per-task out")
-    if not parts and step is None:
+        what = f"there is a task for each of {some(parts)}, and classes per task would cut others"
+        remedy = "leave --classes-per-task out"
+    elif not parts and step is None:
+        what += "nothing says how many a task has"
         remedy = "add --classes-per-task 2, or another number (from Python classes_per_task=2)"
-        raise RequestError(f"there are {shown}, and nothing says how many a task has", where=str(place), remedy=remedy)
-    if step is not None and step > len(names):
-        what = f"a task is to have {step} classes, and there are {shown}"
-        raise RequestError(what, where=str(place), remedy=f"give --classes-per-task {len(names)} at most")
+    elif step is not None and step > len(names):
+        what += f"a task is to have {step}"
+        remedy = f"give --classes-per-task {len(names)} at most"
+    if remedy:
+        raise RequestError(what, where=str(place), remedy=remedy)
 
 
 def _parts(folder: Path) -> list[str]:
@@ -167,8 +163,8 @@ def _parts(folder: Path) -> list[str]:
     are_splits = {name.casefold() for name in tasks} <= SPLIT_NAMES
     if len(found) == 1 and len(tasks) > 1 and not (is_split or extra or are_splits):
         return tasks
-    told = [f"{_some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
-    told += [f"there are {_some(extra)} beside them"] if extra else []
+    told = [f"{some(names)} {'has' if len(names) == 1 else 'have'} {layout}" for layout, names in found.items()]
+    told += [f"there are {some(extra)} beside them"] if extra else []
     what = f"its sub-folders are neither all class folders nor all tasks: {'; '.join(told)}"
     remedy = f"give {top}/CLASS/1.png, or {below}/CLASS/1.png of two tasks at least, and move all else out of it"
     raise DataError(what, where=str(folder), remedy=remedy)
@@ -223,12 +219,13 @@ def _text(
     }
 
     def table(heading: str, values: Mapping[str, Any]) -> list[str]:
-        lines = [f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items()]
-        notes = [f"  # {said[key]}" if key in said and heading in told else "" for key in values]
-        return [f"\n[{heading}]" if heading else "", *map("".join, zip(lines, notes, strict=True))]
+        """Lines of a table; each note is told once."""
+        notes = [f"  # {said.pop(key)}" if key in said else "" for key in values]
+        lines = [
+            f"{toml_key(key)} = {toml_value(it)}{note}" for (key, it), note in zip(values.items(), notes, strict=True)
+        ]
+        return [f"\n[{heading}]", *lines]
 
-    first = f"datasets.{toml_key(next(iter(data)))}"
-    told = {"", "stream", first}
     lines = [f"# {summary}. docs/reference/benchmarks.md describes every key."]
     lines += table("", {"name": name, "summary": summary, "default_protocol": "quick"})[1:]
     lines += table("stream", {"kind": "datasets", "scenario": "class", "validation": 0.1})
@@ -243,20 +240,10 @@ def _text(
     return "\n".join([*lines, ""])
 
 
-def _plain(text: str) -> str:
-    """A text as the name of a benchmark or a data set."""
-    letters = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return re.sub("[^a-z0-9]+", "_", letters).strip("_")[:50].rstrip("_") or "data"
-
-
-def _unused(name: str, taken: Container[str]) -> str:
+def unused(name: str, taken: Container[str]) -> str:
     """The name, or with a number where it is taken."""
     found, number = name, 1
     while found in taken:
         number += 1
         found = f"{name}_{number}"
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + (", ..." if names[10:] else "")

@@ -16,6 +16,7 @@ from seu_bench.data.own_files import NpzSource
 from seu_bench.errors import DataError
 from seu_bench.utils.hardware import free_host_memory
 from seu_bench.utils.reading import open_file
+from seu_bench.utils.text import some
 
 
 class FeaturesSource(NpzSource):
@@ -45,8 +46,8 @@ class FeaturesSource(NpzSource):
         if not len(frame):
             raise ValueError("it has no rows")
         if label not in columns:
-            known = ", ".join(columns[:20]) + (", ..." if columns[20:] else "")
-            raise ValueError(f"it has no column {label!r}{did_you_mean(label, columns)}; its columns are {known}")
+            hint = did_you_mean(label, columns)
+            raise ValueError(f"it has no column {label!r}{hint}; its columns are {some(columns)}")
         if nameless := [place for place, name in enumerate(columns) if not name or name.startswith("Unnamed: ")]:
             raise ValueError(f"column {nameless[0]} (from 0) has no name: name it, or remove it if it counts the rows")
         if len(at := np.argwhere(frame.isna().to_numpy())):

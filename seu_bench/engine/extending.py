@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +17,9 @@ from seu_bench.config.run import EXTENSION_FIELDS, Request
 from seu_bench.config.streams import ClassSplit, DatasetSequence
 from seu_bench.config.toml_file import toml_text
 from seu_bench.data.dataset import DatasetInfo
-from seu_bench.data.own_folders import keep_benchmark, own_tasks
+from seu_bench.data.own_folders import keep_benchmark, own_tasks, unused
 from seu_bench.data.tasks import ordered_tasks
+from seu_bench.engine.environment import choose_device
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.learner_file import Ancestor
 from seu_bench.engine.resolve import ResolvedRun, dataset_infos
@@ -31,10 +31,12 @@ from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, record_path
 from seu_bench.results.record_files import find_run
 from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import plain_name, some
 
-#: Of each kind of samples: endings of a file, or of a folder none, and the kind of its table in a benchmark file.
+_FOLDER: Final = "folder of class folders"
+#: Of each kind of samples: endings of a file, or a folder, and the kind of its table in a benchmark file.
 _KINDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "image": {"": "folder", ".csv": "files", ".npz": "npz"},
+    "image": {_FOLDER: "folder", ".csv": "files", ".npz": "npz"},
     "features": {".npz": "features", ".csv": "features", ".parquet": "features"},
     "tokens": {".npz": "tokens"},
 }
@@ -54,15 +56,10 @@ def extend(
 ) -> Outcome:
     """Have a finished run learn one more task, or those by which a benchmark file is longer than its own.
 
-    The same call resumes an extension that was interrupted, and returns the record of one that is finished.
+    Other arguments are those of :func:`seu_bench.extend`.
 
     Args:
         registry: plugins whose hooks are called.
-        run: a run id, a unique beginning of one, or a run's folder.
-        data: of the task: a folder of class folders or a file, as benchmark files may name; in place of ``benchmark``.
-        name: of the task; by default that of ``data``.
-        benchmark: a benchmark whose first tasks are those of the run.
-        results: folder of records.
         watcher, stop: as :func:`seu_bench.engine.launcher.launch` takes them.
         execution: fields of a request that decide no result, such as ``device``.
 
@@ -79,7 +76,7 @@ def extend(
         what = f"an extended run learns as the run does that it continues, and {', '.join(decisive)} cannot change"
         raise RequestError(what, where=decisive[0], remedy="leave it out, or run all tasks anew")
     folder = absolute(find_run(results, str(run)))
-    ancestor = Ancestor.read(folder)
+    ancestor = Ancestor.read(folder, choose_device(asked.device))
     record, path = ancestor.record, None
     request = request_of(record, data_root=asked.data_root)
     if data is None:
@@ -122,20 +119,10 @@ def _learned_benchmark(ancestor: Ancestor, folder: Path) -> BenchmarkSpec:
     """The benchmark that a run in a folder learned; data are looked for where they were, then where the benchmark's
     file has them now, which may have moved with the results."""
     record = ancestor.record
-    if ancestor.benchmark is None:
-        what, remedy = f"run {record.run_id} does not say what it learned", "give all tasks: --benchmark FILE.toml"
-        raise RequestError(what, where="--data", remedy=remedy)
-    spec = ancestor.benchmark
-    if record.benchmark_file is None or all(_is_there(it) for it in spec.datasets.values()):
-        return spec
-    file = folder.parent.parent / record.benchmark_file
-    moved = BenchmarkFile(file).load(record.benchmark_overrides).datasets if file.is_file() else {}
-    found = {name: it if _is_there(it) else moved.get(name, it) for name, it in spec.datasets.items()}
-    return spec.model_copy(update={"datasets": found})
-
-
-def _is_there(definition: Any) -> bool:
-    return not hasattr(definition, "path") or definition.path.exists()
+    spec, file = ancestor.benchmark, folder.parent.parent / str(record.benchmark_file)
+    gone = {name for name, it in spec.datasets.items() if not getattr(it, "path", file.parent).exists()}
+    moved = BenchmarkFile(file).load(record.benchmark_overrides).datasets if gone and file.is_file() else {}
+    return spec.model_copy(update={"datasets": spec.datasets | {name: moved[name] for name in gone & moved.keys()}})
 
 
 def benchmark_text(document: Mapping[str, Any], results: Path) -> str:
@@ -174,11 +161,12 @@ def longer_document(
         remedy = "give it another name with --name"
         raise RequestError(f"run {record.run_id} has learned a task {name!r} already", where="--name", remedy=remedy)
     datasets = {key: it.model_dump(mode="json", exclude_none=True) for key, it in spec.datasets.items() if key in infos}
-    key = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:50] or "task"
-    key = key if key not in {*datasets, *infos} else f"{key}_{len(tasks)}"
+    key = unused(plain_name(name), {*datasets, *infos})
     last = list(tasks.values())[-1]
     datasets[key] = _definition(record, data, key, datasets.get(last["dataset"], {}))
-    tasks[name] = {"dataset": key, "input": _uncoloured(last["input"])}
+    # Without the colour that was drawn for the last task; where there is one, images have 3 channels.
+    own = {key: it for key, it in last["input"].items() if key != "color"}
+    tasks[name] = {"dataset": key, "input": own | ({"channels": 3} if "color" in last["input"] else {})}
     shared = {"validation": stream.validation, "scenario": stream.scenario}
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
     document["stream"] = {"kind": "datasets", **shared, "tasks": tasks}
@@ -190,28 +178,18 @@ def longer_document(
     return document
 
 
-def _uncoloured(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of a task without the colour that was drawn for it; where there is one, images have 3 channels."""
-    own = {key: it for key, it in given.items() if key != "color"}
-    return own | ({"channels": 3} if "color" in given else {})
-
-
 def _definition(record: Record, data: Path, key: str, earlier: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a data set of the same samples as a run's."""
     kinds = _KINDS[record.input_kind]
-    ending = "" if data.is_dir() else data.suffix.lower()
+    ending = _FOLDER if data.is_dir() else data.suffix.lower()
     if (kind := kinds.get(ending)) is None:
-        given = f"a file that ends in {ending!r}" if ending else "a folder"
-        what = f"the run learned from {record.input_kind}, and {data} is {given}"
-        needed = " or ".join(it or "a folder of class folders" for it in kinds)
-        raise RequestError(what, where="--data", remedy=f"give {needed}")
+        what = f"the run learned from {record.input_kind}, and {data.name} is none of: {', '.join(kinds)}"
+        raise RequestError(what, where="--data", remedy="give data of the kind that the run learned")
     definition: dict[str, Any] = {"kind": kind, "path": str(data)}
     if kind in ("folder", "files"):
         if parts := own_tasks(data, key):
-            what = f"{data} has {len(parts)} tasks, not one: {', '.join(parts[:20])}"
-            remedy = (
-                "give the data of one of them; or a benchmark that begins with the run's tasks: --benchmark FOLDER/"
-            )
+            what = f"{data} has {len(parts)} tasks, not one: {some(parts)}"
+            remedy = "give the data of one of them; or a longer benchmark: --benchmark FOLDER/"
             raise RequestError(what, where="--data", remedy=remedy)
         channels, *size = record.task_inputs[-1].shape
         definition |= {"size": size, "channels": channels, "cache": "disk"}

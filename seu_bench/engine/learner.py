@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from seu_bench.engine.prediction import Predictions, sample_batches
 from seu_bench.engine.resolve import ResolvedRun
 from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.saved_model import LearnedModel, load_model
-from seu_bench.errors import DataError, RequestError, ResultsError
+from seu_bench.errors import RequestError, ResultsError
 from seu_bench.plugin.code import file_digest
 from seu_bench.plugin.registry import use_plugins
 from seu_bench.results.record import Record, read_record, record_digest, record_text
@@ -34,6 +34,7 @@ from seu_bench.results.record_files import find_run
 from seu_bench.utils.files import write_atomic, write_once
 from seu_bench.utils.locks import RunLock
 from seu_bench.utils.reading import absolute, read_file
+from seu_bench.utils.text import some
 
 
 def load_learner(
@@ -109,12 +110,12 @@ class Learner:
             raise RequestError("this learner is closed", remedy="load the run again with seu_bench.load_learner")
         if not 0 < test_fraction < 1:
             raise RequestError(f"test_fraction is {test_fraction}", remedy="give a number between 0 and 1")
-        samples, labels = self._samples(x), _labels(y)
+        samples, labels = self._samples(x), as_labels("y", y)
         names = [name for names in self.record.task_class_names for name in names]
         if labels.dtype.kind == "i" and not all(map(str.isdecimal, names)):
-            told = ", ".join(names[:20])
-            raise RequestError(f"labels are numbers, and classes of the run have names: {told}", remedy="give names")
-        held = None if test is None else (self._samples(test[0]), _labels(test[1]))
+            what = f"labels are numbers, and classes of the run have names: {some(names)}"
+            raise RequestError(what, remedy="give names")
+        held = None if test is None else (self._samples(test[0]), as_labels("y", test[1]))
         task = split_task(samples, labels, test_fraction) if held is None else (samples, labels, *held)
         title = name or f"task_{len(self.record.task_names) + 1}"
         file = write_task(task, title, self._scratch / "streams")
@@ -147,10 +148,10 @@ class Learner:
         Example:
             ``learner.evaluate(images, labels)["classes"]["daisy"]["accuracy"]``
         """
-        labels, number = list(map(str, _labels(y).tolist())), self.model.card.find_task(task)
+        labels, number = list(map(str, as_labels("y", y).tolist())), self.model.card.find_task(task)
         outputs = self.model.card.outputs_of(number)
         if unknown := sorted({*labels} - outputs.keys()):
-            what = f"the model has no classes called {', '.join(unknown[:20])}"
+            what = f"the model has no classes called {some(unknown)}"
             raise RequestError(what, where="y", remedy=f"it has {', '.join(outputs)}")
         found = self.predict(x, task=number).outputs
         if len(found) != len(labels) or not found:
@@ -222,7 +223,7 @@ class Learner:
                 path = absolute(source.parent / own["path"])
                 if path.is_relative_to(self._scratch):
                     content, path = read_file(path), self._results / path.relative_to(self._scratch)
-                    write_once(path, content, "choose another folder")
+                    write_once(path, content)
                 own["path"] = path
         path = keep_benchmark(document["name"], benchmark_text(document, self._results), self._results)
         written = {
@@ -267,11 +268,4 @@ class Learner:
                 continue
             remedy = "run its tasks anew on data that name their classes"
             raise RequestError(f"label {name!r} would be learned as {told}", where="y", remedy=remedy)
-        return SimpleNamespace()
-
-
-def _labels(y: Any) -> NDArray[Any]:
-    try:
-        return as_labels("y", y)
-    except ValueError as error:
-        raise DataError(str(error), where="y") from error
+        return object()

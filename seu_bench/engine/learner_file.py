@@ -6,7 +6,6 @@ their places, and what made each task, by which a longer stream is known to begi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +13,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from pydantic import BaseModel, ConfigDict
+from safetensors.torch import save
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.commands import command
-from seu_bench.config.options import format_errors
 from seu_bench.data.streams import TaskStream
-from seu_bench.engine.saved_model import KEY, parse_weights, read_weights
+from seu_bench.engine.saved_model import KEY, check_digest, parse_sealed, parse_weights, read_weights, readable
 from seu_bench.errors import RequestError, ResultsError
 from seu_bench.results.labels import protocol_settings
 from seu_bench.results.record import FileName, Record, read_record
@@ -49,7 +46,7 @@ class LearnerSeal(BaseModel):
     schema_version: Literal[1] = 1
     run_id: FileName
     tasks: tuple[dict[str, Any], ...]
-    benchmark: BenchmarkSpec | None = None
+    benchmark: BenchmarkSpec
     state: Any
 
 
@@ -67,17 +64,34 @@ class Ancestor:
     record: Record
     state: Mapping[str, Any]
     tasks: Sequence[Mapping[str, Any]]
-    benchmark: BenchmarkSpec | None = None
+    benchmark: BenchmarkSpec
 
     @classmethod
     def read(cls, folder: Path, device: str = "cpu") -> Ancestor:
-        """Read the run of a folder; a ResultsError: it is not finished, or kept no learner."""
-        record = read_record(folder)
+        """Read the run of a folder; tensors that were on an accelerator go to ``device``.
+
+        Raises:
+            ResultsError: it is not finished, it kept no learner, or its files are not those that the record names.
+        """
+        record, path = read_record(folder), folder / LEARNER_NAME
         if record.status != "finished":
             again = "run the command that began it again, then extend it"
             raise ResultsError(f"run {record.run_id} is {record.status}", where=str(folder), remedy=again)
-        state, tasks = read_learner(folder, record, device)
-        return cls(record, state, tasks, _parse_seal(read_content(folder / LEARNER_NAME)).benchmark)
+        if record.learner_sha256 is None:
+            raise ResultsError(
+                f"run {record.run_id} kept no learner: it can answer, and learn nothing more",
+                where=str(path),
+                remedy="run it again with --restart --keep-learner, on data that are normalised by their first task "
+                "(-o benchmark.stream.input.normalise=first_task)",
+            )
+        with readable(path, "the learner"):
+            content = read_file(path)
+            weights = read_weights(folder, record)
+            check_digest(path, content, record.learner_sha256)
+            check_digest(folder / MODEL_NAME, weights, record.weights_sha256)
+            state, seal = parse_learner(content, device)
+        _, tensors = parse_weights(weights, folder / MODEL_NAME)
+        return cls(record, {**state, "weights": tensors}, seal.tasks, seal.benchmark)
 
     def check(self, stream: TaskStream, present: Record) -> None:
         """Refuse a run that begins as ``present`` on a stream: its first tasks, or how it learns, are not this run's,
@@ -119,10 +133,7 @@ def needs_whole_stream(strategy: Any) -> str | None:
 
 
 def learner_bytes(
-    state: Mapping[str, Any],
-    tasks: Sequence[Mapping[str, Any]],
-    run_id: str,
-    benchmark: BenchmarkSpec | None = None,
+    state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]], run_id: str, benchmark: BenchmarkSpec
 ) -> bytes:
     """A strategy's state as it is written, without its weights, which lie in the file of the model."""
     tensors: dict[str, torch.Tensor] = {}
@@ -133,62 +144,11 @@ def learner_bytes(
     return save(tensors, {KEY: text})
 
 
-def read_learner(
-    folder: Path, record: Record, device: str = "cpu"
-) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """Read the state with which a finished run ended, as ``state_dict()`` gave it, and what made each of its tasks.
-
-    Args:
-        folder: of the run.
-        record: the run's.
-        device: of the tensors that were on the run's.
-
-    Raises:
-        ResultsError: it kept no learner, or its files are not those that the record names.
-    """
-    path = folder / LEARNER_NAME
-    if record.learner_sha256 is None:
-        raise ResultsError(
-            f"run {record.run_id} kept no learner: it can answer, and learn nothing more",
-            where=str(path),
-            remedy="run it again with --restart --keep-learner, on data that are normalised by their first task "
-            "(-o benchmark.stream.input.normalise=first_task)",
-        )
-    contents = {path: (read_content(path), record.learner_sha256)}
-    contents[folder / MODEL_NAME] = read_weights(folder, record), str(record.weights_sha256)
-    for file, (content, digest) in contents.items():
-        if (found := hashlib.sha256(content).hexdigest()) != digest:
-            what = f"{file.name} is not that of the record: SHA-256 {found}, not {digest}"
-            raise ResultsError(what, where=str(file), remedy="run it again with --restart, or put the file back")
-    try:
-        state, tasks = parse_learner(contents[path][0], device)
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
-        told = f"the learner cannot be read: {type(error).__name__}: {what}"
-        raise ResultsError(told, where=str(path), remedy="run it again with --restart") from error
-    _, weights = parse_weights(contents[folder / MODEL_NAME][0], folder / MODEL_NAME)
-    return {**state, "weights": weights}, tasks
-
-
-def parse_learner(content: bytes, device: str = "cpu") -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """Parse what :func:`learner_bytes` wrote: the state without weights, and what made each task."""
-    seal = _parse_seal(content)
-    state = _restored(seal.state, load(content), torch.device(device))
-    return {**state, "own_now": state["own"]}, seal.tasks
-
-
-def _parse_seal(content: bytes) -> LearnerSeal:
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return LearnerSeal.model_validate_json(header["__metadata__"][KEY])
-
-
-def read_content(path: Path) -> bytes:
-    """Read a file, or raise a ResultsError that names it."""
-    try:
-        return read_file(path)
-    except OSError as error:
-        what = f"{path.name} cannot be read: {error.strerror or error}"
-        raise ResultsError(what, where=str(path), remedy="put it back, or run it again with --restart") from error
+def parse_learner(content: bytes, device: str = "cpu") -> tuple[dict[str, Any], LearnerSeal]:
+    """Parse what :func:`learner_bytes` wrote: the state without weights, and what is said of it."""
+    seal, tensors = parse_sealed(content, LearnerSeal)
+    state = _restored(seal.state, tensors, torch.device(device))
+    return {**state, "own_now": state["own"]}, seal
 
 
 def _plain(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seu_bench.data.dataset import Images, as_8_bit, as_features, as_tokens, one_line
-from seu_bench.data.own_files import IMAGE_FORMATS, FolderSource, as_pixels
+from seu_bench.data.dataset import Images, as_8_bit, as_features, as_tokens
+from seu_bench.data.own_files import FolderSource, as_pixels, attempted, refuse_faults
 from seu_bench.engine.model_card import ModelCard
-from seu_bench.errors import DataCorruptError, DataMissingError, RequestError
+from seu_bench.errors import DataMissingError, RequestError
 
 
 @dataclass(frozen=True)
@@ -60,35 +60,20 @@ class Predictions:
         return [[(self.classes[place], share) for place, share in zip(*row, strict=True)] for row in rows]
 
 
-def predict_batches(
-    card: ModelCard, answer: Callable[[Tensor], Tensor], inputs: Any, task: int | None, batch_size: int
-) -> Iterator[Predictions]:
-    """Predict samples a batch at a time; no more than two batches of decoded images are held.
-
-    Args:
-        card: of the model.
-        answer: logits ``[n, classes]`` of samples ``[n, *shape]`` as the data set of the task has them.
-        inputs: what :meth:`~seu_bench.engine.saved_model.LearnedModel.predict` takes.
-        task: that the samples are of, by index; ``None``: of any.
-
-    Raises:
-        RequestError: the inputs are none that the model takes; nothing was computed.
-        DataCorruptError: files cannot be read, all named at once, after the predictions of all others.
-    """
-    classes = card.classes_of(task)
-    for samples, files in sample_batches(card, inputs, task, batch_size):
-        with torch.no_grad():
-            # In 64 bits, so that outputs that differ have probabilities that differ.
-            shares = answer(torch.from_numpy(samples)).double().softmax(dim=1)
-        yield Predictions(classes, shares.cpu().numpy(), files)
-
-
 def sample_batches(
     card: ModelCard, inputs: Any, task: int | None = None, batch_size: int = 64
 ) -> Iterator[tuple[NDArray[Any], tuple[Path, ...]]]:
     """Decode samples, ``[n, *shape]`` as the data set of the task has them, and the files that all of them came from.
 
-    Arguments and errors are those of :func:`predict_batches`.
+    Args:
+        card: of the model.
+        inputs: what :meth:`~seu_bench.engine.saved_model.LearnedModel.predict` takes.
+        task: that the samples are of, by index; ``None``: of any.
+        batch_size: of the samples that are held at once, besides a few decoded ones.
+
+    Raises:
+        RequestError: the inputs are none that the model takes; nothing was computed.
+        DataCorruptError: files cannot be read, all named at once, behind all others.
     """
     if batch_size < 1:
         raise RequestError(f"batches of {batch_size} samples", where="batch_size", remedy="give 1 or more")
@@ -97,20 +82,16 @@ def sample_batches(
         samples = _as_rows(inputs, card, channels)
         yield from ((samples[at : at + batch_size], ()) for at in range(0, len(samples), batch_size))
         return
-    items, faults = _as_items(inputs), list[str]()
+    items, faults = _as_items(inputs), list[tuple[Any, Exception]]()
     are_files = all(isinstance(item, Path) for item in items)
-    for batch, found in _decode_ahead(items, partial(_decode, channels=channels, size=(size[0], size[1])), batch_size):
-        usable = [(item, pixels) for item, pixels in zip(batch, found, strict=True) if isinstance(pixels, np.ndarray)]
+    found = zip(items, attempted(items, partial(_decode, channels=channels, size=(size[0], size[1]))), strict=True)
+    while batch := list(islice(found, batch_size)):
+        usable = [(item, pixels) for item, pixels in batch if not isinstance(pixels, Exception)]
+        faults += [(item, error) for item, error in batch if isinstance(error, Exception)]
         if usable:
             files = tuple(item for item, _ in usable) if are_files else ()
             yield np.stack([pixels for _, pixels in usable]), files
-        faults += [
-            f"{item}: {one_line(why)}" for item, why in zip(batch, found, strict=True) if isinstance(why, Exception)
-        ]
-    if faults:
-        listed = "\n  - ".join(["", *faults[:100], *([f"and {len(faults) - 100:,} more"] if faults[100:] else [])])
-        what = f"{len(faults):,} of {len(items):,} inputs are no usable images:{listed}"
-        raise DataCorruptError(what, remedy="repair, convert or remove them")
+    refuse_faults(faults, f"{len(faults):,} of {len(items):,} inputs are no usable images")
 
 
 def concatenate(parts: Sequence[Predictions], classes: tuple[str, ...]) -> Predictions:
@@ -208,31 +189,8 @@ def _as_rows(inputs: Any, card: ModelCard, length: int) -> NDArray[Any]:
 def _decode(item: Any, channels: int, size: tuple[int, int]) -> Images:
     from PIL import Image
 
-    if isinstance(item, Path):
-        with Image.open(item, formats=IMAGE_FORMATS) as image:
-            return as_pixels(image, channels, size)
     if isinstance(item, np.ndarray):
         if item.shape == (channels, *size):
             return item
         item = Image.fromarray(item[0] if len(item) == 1 else np.ascontiguousarray(item.transpose(1, 2, 0)))
     return as_pixels(item, channels, size)
-
-
-def _decode_ahead(
-    items: Sequence[Any], decode: Callable[[Any], Images], size: int
-) -> Iterator[tuple[Sequence[Any], list[Images | Exception]]]:
-    """Batches of items and what they are decoded to by several threads, which decode one batch ahead."""
-    from PIL.Image import DecompressionBombError
-
-    def attempt(item: Any) -> Images | Exception:
-        try:
-            return decode(item)
-        except (OSError, SyntaxError, ValueError, EOFError, DecompressionBombError) as error:
-            return error
-
-    batches = [items[start : start + size] for start in range(0, len(items), size)]
-    with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1)), "decode images") as pool:
-        ahead = [pool.map(attempt, batch) for batch in batches[:1]]
-        for place, batch in enumerate(batches):
-            ahead += [pool.map(attempt, batch) for batch in batches[place + 1 : place + 2]]
-            yield batch, list(ahead.pop(0))

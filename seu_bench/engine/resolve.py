@@ -104,13 +104,10 @@ class ResolvedRun:
         if self.tuned is not None and self.spec.evaluation == "test":
             self.tuned.refuse_seed(seed)
 
-    def infos(self) -> dict[str, DatasetInfo]:
-        """Descriptions of the data sets, by name."""
-        return _infos(self.sources, self.packages, self.request.data_root)
-
     def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
-        return plan_stream(self.spec.benchmark, self.infos(), self.limits, self.spec.seed, **self.part)
+        infos = _infos(self.sources, self.packages, self.request.data_root)
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""

@@ -135,7 +135,11 @@ class _Run:
             hooks.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
         device = torch.device(self.device)
         self.stream = self._stream(0 if request.restart else self._known_tasks())
-        self._check_learner()
+        if request.keep_learner and not self.stream.plan.open_ended:
+            why, remedy = "images of all tasks normalise its input", "-o benchmark.stream.input.normalise=first_task"
+            self._refuse_learner(why, f"add {remedy}")
+        if request.keep_learner and not request.keep_weights:
+            self._refuse_learner("it is of no use without the weights", "leave out --no-weights, or --keep-learner")
         for fault in self.registry.faults.values():  # a plugin may only watch, or measure
             hooks.notice(f"unavailable: {fault.what}")
         self.recorder = RunRecorder(
@@ -151,9 +155,8 @@ class _Run:
             if isinstance(error, SeuBenchError) and not isinstance(error, PluginError):
                 raise  # the request does not fit the strategy: nothing has begun, and nothing is written
             raise self._record_failure(error) from error
-        if request.keep_learner and (reason := needs_whole_stream(self.strategy)) is not None:
-            remedy = "leave it out, or choose another strategy"
-            raise RequestError(f"no learner can be kept: {reason}", where="--keep-learner", remedy=remedy)
+        if request.keep_learner:
+            self._refuse_learner(needs_whole_stream(self.strategy), "leave it out, or choose another strategy")
         self.checkpoints = CheckpointManager(
             self.folder.checkpoints,
             lambda: {"strategy": self.strategy.state_dict(), "record": self.recorder.state_dict()},
@@ -224,24 +227,13 @@ class _Run:
         """Go on from the last task of another run, as if its tasks had been learned here."""
         parent.check(self.stream, self.recorder.record)
         fresh, self.strategy = self._build(), self._build()  # one may have begun without the other run
-        if (reason := needs_whole_stream(fresh)) is not None:
-            what = f"strategy {self.run.spec.strategy!r} cannot learn a further task: {reason}"
-            raise RequestError(
-                what, where=parent.record.run_id, remedy="choose another strategy, or run all tasks anew"
-            )
         self.strategy.load_state_dict(fresh.lengthened(parent.state))
         self.recorder.continue_from(parent.record)
 
-    def _check_learner(self) -> None:
-        """Refuse a run that is to keep a learner and cannot."""
-        request = self.run.request
-        if request.keep_learner and not self.stream.plan.open_ended:
-            what = "what is normalised by images of all tasks cannot learn a further one"
-            remedy = "add -o benchmark.stream.input.normalise=first_task"
-            raise RequestError(what, where="--keep-learner", remedy=remedy)
-        if request.keep_learner and not request.keep_weights:
-            what = "a learner is of no use without the weights"
-            raise RequestError(what, where="--keep-learner --no-weights", remedy="leave one of the two out")
+    @staticmethod
+    def _refuse_learner(reason: str | None, remedy: str) -> None:
+        if reason is not None:
+            raise RequestError(f"no learner can be kept: {reason}", where="--keep-learner", remedy=remedy)
 
     def _report(self, progress: StageProgress) -> None:
         self.progress(progress)
@@ -326,18 +318,16 @@ class _Run:
 
     def _save_learner(self, has_weights: bool) -> dict[str, Any]:
         """Write what further tasks can be learned from, and return the fields of the record that tell of it."""
-        asked, plan = self.run.request.keep_learner, self.stream.plan
         self.folder.learner.unlink(missing_ok=True)
-        if asked is False or not has_weights or not plan.open_ended:
+        if self.run.request.keep_learner is False or not has_weights or not self.stream.plan.open_ended:
             return {}
-        if (reason := needs_whole_stream(self.strategy)) is not None:
-            self.hooks.notice(f"no learner is kept, and no further task can follow: {reason}")
-            return {}
-        spec = self.run.spec
+        spec, reason = self.run.spec, needs_whole_stream(self.strategy)
         try:
+            if reason is not None:
+                raise TypeError(reason)
             state = self.strategy.state_dict()
             content = learner_bytes(state, self.stream.identities, spec.run_id, spec.benchmark)
-        except TypeError as error:  # of a strategy whose state is of kinds that cannot be written as data
+        except TypeError as error:  # also of a strategy whose state is of kinds that cannot be written as data
             self.hooks.notice(f"no learner is kept, and no further task can follow: {error}")
             return {}
         write_atomic(self.folder.learner, content)

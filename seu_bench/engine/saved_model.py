@@ -6,13 +6,14 @@ keys would come out in random order, and two equal runs are to leave equal bytes
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -28,7 +29,7 @@ from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
 from seu_bench.engine.model_card import ModelCard
-from seu_bench.engine.prediction import Predictions, concatenate, predict_batches
+from seu_bench.engine.prediction import Predictions, concatenate, sample_batches
 from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
 from seu_bench.models.modes import modes_kept
@@ -46,6 +47,9 @@ KEY: Final = "seu_bench"
 SIZES: Final = ("params_total", "mask_bits", "params_active", "macs")
 SEALED: Final = {"accuracy_matrix", *SIZES, "genotypes", "paths", "choices", "unit_tasks"}
 _MAKE_AGAIN: Final = "run it again with --restart, or put the file back as it was"
+
+
+SealT = TypeVar("SealT", bound=BaseModel)
 
 
 class Seal(BaseModel):
@@ -101,23 +105,41 @@ def read_weights(folder: Path, record: Record) -> bytes:
         why = f"it is {record.status}" if record.status != "finished" else "its record names none"
         remedy = "run it to its end, without --no-weights (a finished one: with --restart)"
         raise ResultsError(f"run {record.run_id} saved no weights: {why}", where=str(path), remedy=remedy)
-    try:
+    with readable(path, "the weights"):
         return read_file(path)
+
+
+def check_digest(path: Path, content: bytes, digest: str | None) -> None:
+    """Refuse a file of a run's folder that is not the one whose SHA-256 the record has."""
+    if (found := hashlib.sha256(content).hexdigest()) != digest:
+        raise _unusable(path, f"{path.name} is not that of the record: SHA-256 {found}, not {digest}")
+
+
+@contextlib.contextmanager
+def readable(path: Path, what: str) -> Iterator[None]:
+    """Turn any error of reading a file, which is ``what``, into a ResultsError that names it."""
+    try:
+        yield
     except OSError as error:
-        raise _unusable(path, f"the weights cannot be read: {error.strerror or error}") from error
+        raise _unusable(path, f"{what} cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+        told = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
+        raise _unusable(path, f"{what} cannot be read: {type(error).__name__}: {told}") from error
+
+
+def parse_sealed(content: bytes, kind: type[SealT]) -> tuple[SealT, dict[str, Tensor]]:
+    """The metadata of a file and its tensors by their names."""
+    stored = load(content)
+    # The library has checked the header; its own reader of metadata takes files only.
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return kind.model_validate_json(header["__metadata__"][KEY]), stored
 
 
 def parse_weights(content: bytes, path: Path) -> tuple[Seal, dict[str, Tensor]]:
     """Read the metadata of a model file and its tensors by their names, or raise a ResultsError that names ``path``."""
-    try:
-        stored = load(content)
-        # The library has checked the header; its own reader of metadata takes files only.
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        seal = Seal.model_validate_json(header["__metadata__"][KEY])
+    with readable(path, "the weights"):
+        seal, stored = parse_sealed(content, Seal)
         return seal, stored | {name: stored[first] for name, first in seal.shared.items()}
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        what = "; ".join(format_errors(error)[:3]) if isinstance(error, ValidationError) else f"{error}"
-        raise _unusable(path, f"the weights cannot be read: {type(error).__name__}: {what}") from error
 
 
 def _unusable(path: Path, what: str, remedy: str = _MAKE_AGAIN) -> ResultsError:
@@ -245,14 +267,16 @@ class LearnedModel(nn.Module):
         Where files are no usable images the error is raised behind the answers to all others.
         """
         number, device = self.card.find_task(task), next(iter(self.state_dict().values()), torch.empty(0)).device
-
-        def answer(raw: Tensor) -> Tensor:
-            samples = self.preprocess(raw, number or 0).to(device)
-            return self.forward(samples, number if self.card.has_task_outputs else None)
-
+        classes = self.card.classes_of(number)
         with modes_kept(self):
             self.eval()
-            yield from predict_batches(self.card, answer, inputs, number, batch_size)
+            for raw, files in sample_batches(self.card, inputs, number, batch_size):
+                with torch.no_grad():
+                    samples = self.preprocess(torch.from_numpy(raw), number or 0).to(device)
+                    logits = self.forward(samples, number if self.card.has_task_outputs else None)
+                    # In 64 bits, so that outputs that differ have probabilities that differ.
+                    shares = logits.double().softmax(dim=1)
+                yield Predictions(classes, shares.cpu().numpy(), files)
 
 
 def load_model(
@@ -277,9 +301,7 @@ def load_model(
     folder = find_run(Path(results), str(run))
     record, path = read_record(folder), folder / MODEL_NAME
     content = read_weights(folder, record)
-    if (found := hashlib.sha256(content).hexdigest()) != record.weights_sha256:
-        told = f"SHA-256 {found}, not {record.weights_sha256}"
-        raise _unusable(path, f"the weights are not those that the record names: {told}")
+    check_digest(path, content, record.weights_sha256)
     return build_model(use_plugins(plugin), *parse_weights(content, path), record, path)
 
 

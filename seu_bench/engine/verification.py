@@ -121,9 +121,7 @@ def _checks(
         yield Check("code", None, (fault, "what follows is built and measured by the code that is here"))
     elif named := tuple(f"{code.kind} {code.name!r} of {code}" for code in record.code if code.kind not in FILES):
         yield Check("code", True, named)
-    found = f"SHA-256 {hashlib.sha256(content).hexdigest()}"
-    faults = list(differences(f"SHA-256 {record.weights_sha256}", found, str(path), "found"))
-    yield Check.of("weights", faults, found)
+    yield _digest("weights", record.weights_sha256, content, path)
     yield from _learner(folder, record)
     model, sealed = None, Check("sealed copy", None, ("the weights cannot be read",))
     try:
@@ -150,29 +148,29 @@ def _checks(
     yield Check.of("metrics", faults, passed + (f"; not compared: {', '.join(not_compared)}" if not_compared else ""))
 
 
+def _digest(name: str, digest: str | None, content: bytes, path: Path) -> Check:
+    found = f"SHA-256 {hashlib.sha256(content).hexdigest()}"
+    return Check.of(name, list(differences(f"SHA-256 {digest}", found, str(path), "found")), found)
+
+
 def _learner(folder: Path, record: Record) -> Iterator[Check]:
     """What further tasks are learned from, and the run that this one continued, as far as they are at hand."""
     if record.learner_sha256 is not None:
         path = folder / LEARNER_NAME
-        if path.is_file():
-            found = f"SHA-256 {hashlib.sha256(read_file(path)).hexdigest()}"
-            faults = list(differences(f"SHA-256 {record.learner_sha256}", found, str(path), "found"))
-            yield Check.of("learner", faults, found)
-        else:
-            yield Check("learner", None, (f"{path} is not here",))
-    if (parent := record.parent) is not None:
-        file = folder.parent / parent.run_id / RECORD_NAME
-        if not file.is_file():
-            yield Check("parent", None, (f"{parent.run_id} is not beside it",))
-            return
-        other = read_record(file)
-        own = tuple(row[: parent.tasks] for row in record.accuracy_matrix[: parent.tasks])
-        if faults := list(differences(own, other.accuracy_matrix, "accuracy_matrix", "its")):
-            yield Check.of("parent", faults, "")
-        elif other.record_sha256 != parent.record_sha256:
-            yield Check("parent", None, (f"{parent.run_id} was made again since, with the same accuracies",))
-        else:
-            yield Check("parent", True, (f"{parent.run_id}, {parent.tasks} tasks",))
+        is_there = path.is_file()
+        absent = Check("learner", None, (f"{path} is not here",))
+        yield _digest("learner", record.learner_sha256, read_file(path), path) if is_there else absent
+    if (parent := record.parent) is None:
+        return
+    if not (folder.parent / parent.run_id / RECORD_NAME).is_file():
+        yield Check("parent", None, (f"{parent.run_id} is not beside it",))
+        return
+    other = read_record(folder.parent / parent.run_id)
+    own = tuple(row[: parent.tasks] for row in record.accuracy_matrix[: parent.tasks])
+    check = Check.of("parent", list(differences(own, other.accuracy_matrix, "accuracy_matrix", "its")), parent.run_id)
+    if check.passed and other.record_sha256 != parent.record_sha256:
+        check = Check("parent", None, (f"{parent.run_id} was made again since, with the same accuracies",))
+    yield check
 
 
 def _accuracy(record: Record, model: LearnedModel, stream: TaskStream, batch_size: int) -> Check:

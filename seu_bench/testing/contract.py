@@ -349,7 +349,7 @@ def check_extended(trial: Trial) -> str | None:
     late = needs_whole_stream(short.strategy)
     require(late is None, f"needs_whole_stream() says {late!r} when two tasks are learned: say so before the first one")
     state = short.strategy.state_dict()
-    own, _ = parse_learner(learner_bytes(state, (), "short"))
+    own, _ = parse_learner(learner_bytes(state, (), "short", short.run.spec.benchmark))
     place = f"{trial.scenario}-incremental: a learner of two tasks"
     try:
         longer.strategy.load_state_dict(made.strategy.lengthened({**own, "weights": state["weights"]}))

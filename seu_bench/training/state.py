@@ -44,7 +44,7 @@ def grown(state: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``into`` with ``state`` at its beginning, which may have fewer rows and columns; a ValueError:
     it has more, or other dimensions."""
     if state.shape == into.shape:
-        return state
+        return state.to(into.device)
     if state.dim() != into.dim() or any(old > new for old, new in zip(state.shape, into.shape, strict=True)):
         raise ValueError(f"a tensor of shape {tuple(state.shape)} does not become one of {tuple(into.shape)}")
     found = into.detach().clone()

@@ -48,19 +48,15 @@ def write_atomic(path: Path, content: str | bytes, *, durable: bool = True) -> N
         raise cannot_write(path, error) from error
 
 
-def write_once(path: Path, content: bytes, remedy: str) -> None:
-    """Write ``content`` to ``path`` unless that is there already.
-
-    Raises:
-        ResultsError: it cannot be written; ``remedy`` is its hint.
-    """
+def write_once(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` unless that is there already; a ResultsError: it cannot be written."""
     with contextlib.suppress(OSError, ResultsError):
         if read_file(path) == content:
             return
     try:
         write_atomic(path, content)
     except ResultsError as error:
-        raise ResultsError(error.what, where=error.where, remedy=remedy) from error
+        raise ResultsError(error.what, where=error.where, remedy="choose another folder") from error
 
 
 def check_output(path: Path) -> None:

@@ -49,6 +49,17 @@ def format_bytes(count: int) -> str:
     return f"{count / 1e3:,.1f} kB"
 
 
+def plain_name(text: str) -> str:
+    """A text as the name of a benchmark, a data set or a file: lower-case letters, digits and ``_``."""
+    letters = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub("[^a-z0-9]+", "_", letters).strip("_")[:50].rstrip("_") or "data"
+
+
+def some(names: Sequence[str], most: int = 20) -> str:
+    """Names to be told, and of many how many there are more."""
+    return ", ".join(names[:most]) + (f", and {len(names) - most:,} more" if names[most:] else "")
+
+
 def format_seconds(seconds: float | None) -> str:
     """Format a duration: ``0.42 s``, ``1 min 05 s``, ``2 h 03 min``, or ``-`` if it is ``None`` or not finite."""
     if seconds is None or not math.isfinite(seconds):

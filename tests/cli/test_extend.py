@@ -129,7 +129,6 @@ def test_refused(command: Command, results: Path, months: list[Path]) -> None:
     run = run_id(results)
     there = sorted(results.rglob("*"))
     for asked, told in (
-        (("--data", months[2], "--benchmark", "b.toml"), "give the data of a further task, or a longer benchmark"),
         (("--data", months[2], "--seed", 1), "No such option '--seed'"),
         (("--data", months[2], "-o", "epochs=1"), "No such option"),
         (("--data", months[2], "--name", "june"), "has learned a task 'june' already"),

@@ -12,11 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from support.commands import Command
 
-import seu_bench
 from seu_bench.cli.init import init
 from seu_bench.config import Request
 from seu_bench.engine.resolve import resolve
-from seu_bench.errors import SeuBenchError
 from seu_bench.plugin import Registry
 from seu_bench.results.record import read_record
 
@@ -111,12 +109,3 @@ def test_other_commands(command: Command, products: Path) -> None:
     tuned = command("tune", *asked, "--strategy", "ewc", "-o", "backbone=mlp", "-g", "ewc_lambda=1,10", "--seeds", 100,
                     "--method", "first-tasks:2", "--jobs", 1, *where(products))  # fmt: skip
     assert tuned.status == 0 and "chosen: ewc_lambda" in tuned.out, tuned.err
-
-
-def test_from_python(products: Path) -> None:
-    """The same run as by the command line."""
-    fields = {"results": products.parent / "results", "data_root": products.parent / "data", "protocol": "smoke"}
-    record = seu_bench.run("naive", f"{products}/", classes_per_task=2, options={"backbone": "mlp"}, **fields)
-    assert record.task_classes == (2, 2, 2)
-    with pytest.raises(SeuBenchError, match="nothing says how many a task has"):
-        seu_bench.run("naive", f"{products}/", **fields)

@@ -253,10 +253,10 @@ def test_lists_that_are_refused(text: str, said: str, tmp_path: Path) -> None:
     ("benchmark", "fields", "said"),
     [
         ("own", {}, "there are 2 classes \\(a, b\\), and nothing says how many"),
-        ("own", {"classes_per_task": 3}, "to have 3 classes, and there are 2"),
+        ("own", {"classes_per_task": 3}, "2 classes .*, and a task is to have 3"),
         ("none/", {}, "no such folder"),
         ("none.csv", {}, "no such folder"),
-        ("own/a/0.png/", {}, "neither a folder of images nor a list"),
+        ("own/a/0.png/", {}, "no such folder"),
         ("split_digits", {"classes_per_task": 2}, "'split_digits' is no folder"),
         ("split_digits", {"size": 8}, "'split_digits' is no folder"),
         ("mine.toml", {"classes_per_task": 2}, "'mine.toml' is no folder"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,19 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from support.months import months_file, write_month
+from support.stopping import Stopping
 from torch.testing import assert_close
 
 import seu_bench
-from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.engine.extending import extend
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.runner import Outcome
-from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import DataMissingError, Interruption, OptionError, RequestError, ResultsError, SeuBenchError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, read_record
 from seu_bench.results.record_files import LEARNER_NAME
 from seu_bench.results.record_metrics import without_times
-from seu_bench.training.stage import StageProgress
 
 FIRST = {"benchmark.stream.input.normalise": "first_task"}
 SMALL = {"epochs": 2, "width": 0.1}
@@ -70,53 +69,27 @@ def first_tasks(folder: Path) -> tuple[str, Path, dict[str, Any]]:
     return "split_digits", write_month(folder / "june", [3, 8]), {"options": FIRST, "first_tasks": 2, "strategy": "ewc"}
 
 
+def stream_file(folder: Path, classes: Sequence[int], stream: str) -> Path:
+    """A benchmark file of a stream of one data set, ``all``."""
+    if not (folder / "all").exists():
+        write_month(folder / "all", classes)
+    text = f'name = "own"\n[stream]\n{stream}\n[datasets.all]\nkind = "folder"\nsize = 8\nchannels = 1\npath = "all"\n'
+    (folder / "own.toml").write_text(text, encoding="utf-8")
+    return folder / "own.toml"
+
+
 def shared(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
     """Tasks of one data set that have a class in common, and a month that brings one of them back."""
-    write_month(folder / "all", [0, 1, 2])
-    text = f"""
-    name = "shared"
-    [stream]
-    kind = "classes"
-    scenario = "class"
-    dataset = "all"
-    groups = [["d0", "d1"], ["d1", "d2"]]
-    [datasets.all]
-    kind = "folder"
-    path = "{folder / "all"}"
-    size = 8
-    channels = 1
-    """
-    (folder / "shared.toml").write_text(text, encoding="utf-8")
-    return folder / "shared.toml", write_month(folder / "june", [2, 3], first=24), {}
+    stream = 'kind = "classes"\nscenario = "class"\ndataset = "all"\ngroups = [["d0", "d1"], ["d1", "d2"]]'
+    return stream_file(folder, [0, 1, 2], stream), write_month(folder / "june", [2, 3], first=24), {}
 
 
 def drawn(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
     """Drawn classes and numbers of images of each."""
-    write_month(folder / "all", range(6))
-    text = f"""
-    name = "drawn"
-    [stream]
-    kind = "datasets"
-    [stream.tasks.a]
-    dataset = "all"
-    draw_classes = 2
-    train_per_class = 9
-    valid_per_class = 3
-    [stream.tasks.b]
-    dataset = "all"
-    draw_classes = 3
-    rotate_labels = 1
-    train_per_class = 5
-    valid_per_class = 2
-    test_per_class = 3
-    [datasets.all]
-    kind = "folder"
-    path = "{folder / "all"}"
-    size = 8
-    channels = 1
-    """
-    (folder / "drawn.toml").write_text(text, encoding="utf-8")
-    return folder / "drawn.toml", write_month(folder / "june", [7, 8]), {"seed": 2}
+    first = '{ dataset = "all", draw_classes = 2, train_per_class = 9, valid_per_class = 3 }'
+    other = '{ dataset = "all", draw_classes = 3, rotate_labels = 1, train_per_class = 5, valid_per_class = 2, '
+    stream = f'kind = "datasets"\n[stream.tasks]\na = {first}\nb = {other}test_per_class = 3 }}'
+    return stream_file(folder, range(6), stream), write_month(folder / "june", [7, 8]), {"seed": 2}
 
 
 def coloured(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
@@ -216,20 +189,6 @@ def short(kept: tuple[Path, Record], tmp_path: Path) -> tuple[Path, Record]:
     return tmp_path / "results", record
 
 
-class Stopper:
-    """A watcher that stops a run, when it is told of so many epochs of training."""
-
-    def __init__(self, stop: StopRequest, after: int) -> None:
-        self.stop, self.after = stop, after
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        """Count."""
-        self.after -= progress.stage == "training" and bool(progress.epoch)
-        if self.after == 0:
-            self.stop.ask(Interruption("stopped by the test", 143))
-
-
 def test_interrupted_extension_resumes(short: tuple[Path, Record], months: list[Path]) -> None:
     """To the same bits, with what it cost counted once; then it is finished, and the parent is as it was."""
     results, record = short
@@ -237,9 +196,9 @@ def test_interrupted_extension_resumes(short: tuple[Path, Record], months: list[
     whole = extended(results, record, data=months[2]).record
     folder = results / "runs" / whole.run_id
     shutil.rmtree(folder)
-    stop = StopRequest()
+    watcher = Stopping(task=2)
     with pytest.raises(Interruption):
-        extended(results, record, data=months[2], stop=stop, watcher=lambda _: Stopper(stop, 1), checkpoint_every=0.0)
+        extended(results, record, data=months[2], stop=watcher.stop, watcher=lambda _: watcher, checkpoint_every=0.0)
     stopped = read_record(folder)
     assert (stopped.status, stopped.parent) == ("interrupted", whole.parent)
     assert [*(folder / "checkpoints").glob("*")] != []
@@ -258,11 +217,11 @@ def test_further_than_a_run_from_nothing(short: tuple[Path, Record], months: lis
     results, record = short
     longer = months_file(results.parent / "longer.toml", months)
     whole = run(results.parent / "other", longer, protocol="instant")
-    stop = StopRequest()
+    watcher = Stopping(task=0)
     fields: dict[str, Any] = {"strategy": "replay", "benchmark": str(longer), "options": SMALL, "results": results}
     request = Request(**fields, protocol="instant", device="cpu", checkpoint_every=0.0)
     with pytest.raises(Interruption):
-        launch(request, Registry(), stop=stop, watcher=lambda _: Stopper(stop, 1))
+        launch(request, Registry(), stop=watcher.stop, watcher=lambda _: watcher)
     found = extended(results, record, benchmark=str(longer)).record
     assert found.parent is not None and common(found) == common(whole)
     assert_close(weights(results, found), weights(results.parent / "other", whole), rtol=0, atol=0)
@@ -302,120 +261,88 @@ def test_results_and_data_that_move_together(months: list[Path], tmp_path: Path)
     assert second.task_names == ("may", "june", "july")
 
 
-def no_learner(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    document = json.loads((path := results / "runs" / record.run_id / "record.json").read_text())
-    path.write_text(json.dumps(document | {"learner_sha256": None, "learner_bytes": None}))
-    return {"data": months[2]}
+@dataclass
+class Case:
+    """What a refused extension finds."""
+
+    results: Path
+    record: Record
+    months: list[Path]
+
+    def rewritten(self, **fields: Any) -> dict[str, Any]:
+        """A run whose record says something else."""
+        path = self.results / "runs" / self.record.run_id / "record.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        return {"data": self.months[2]}
+
+    def file(self, *months: Path, scenario: str = "class", old: str = "", new: str = "") -> dict[str, Any]:
+        """A benchmark of some months."""
+        file = months_file(self.results.parent / "b.toml", months, scenario)
+        file.write_text(file.read_text().replace(old, new))
+        return {"benchmark": str(file)}
+
+    def empty_class(self) -> dict[str, Any]:
+        half = shutil.copytree(self.months[2], self.results.parent / "half")
+        (half / "d9").mkdir()
+        return {"data": half}
+
+    def other_kind(self) -> dict[str, Any]:
+        (file := self.results.parent / "july.parquet").write_bytes(b"")
+        return {"data": file}
+
+    def changed_data(self) -> dict[str, Any]:
+        here = [Path(shutil.copytree(month, self.results.parent / month.name)) for month in self.months]
+        next((here[1] / "d2").iterdir()).unlink()
+        return self.file(*here)
+
+    def other_finished(self) -> dict[str, Any]:
+        asked = self.file(self.months[2], *self.months[:2])
+        run(self.results, asked["benchmark"], protocol="instant")
+        return asked
 
 
-def unfinished(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    document = json.loads((path := results / "runs" / record.run_id / "record.json").read_text())
-    path.write_text(json.dumps(document | {"status": "interrupted"}))
-    return {"data": months[2]}
-
-
-def known_name(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"data": months[2], "name": "may"}
-
-
-def no_data(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"data": results / "august"}
-
-
-def other_kind(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    (file := results.parent / "july.parquet").write_bytes(b"")
-    return {"data": file}
-
-
-def empty_class(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    shutil.copytree(months[2], results.parent / "half")
-    (results.parent / "half" / "d9").mkdir()
-    return {"data": results.parent / "half"}
-
-
-def several_tasks(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"data": months[0].parent}
-
-
-def other_seed(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"data": months[2], "seed": 1}
-
-
-def no_number(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"data": months[2], "max_seconds": "long"}
-
-
-def nothing_asked(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {}
-
-
-def no_further_task(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"benchmark": str(months_file(results.parent / "b.toml", months[:2]))}
-
-
-def other_tasks(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"benchmark": str(months_file(results.parent / "b.toml", [months[0], months[2], months[1]]))}
-
-
-def other_protocol(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    file = months_file(results.parent / "b.toml", months)
-    file.write_text(file.read_text().replace("batch_size = 16", "batch_size = 8"))
-    return {"benchmark": str(file)}
-
-
-def other_scenario(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    return {"benchmark": str(months_file(results.parent / "b.toml", months, "task"))}
-
-
-def changed_data(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    for month in months:
-        shutil.copytree(month, results.parent / month.name)
-    here = [results.parent / month.name for month in months]
-    next((here[1] / "d2").iterdir()).unlink()
-    return {"benchmark": str(months_file(results.parent / "b.toml", here))}
-
-
-def lost_data(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    here = [months[0], results.parent / "june", months[2]]
-    return {"benchmark": str(months_file(results.parent / "b.toml", here))}
-
-
-def other_finished(results: Path, record: Record, months: list[Path]) -> dict[str, Any]:
-    file = months_file(results.parent / "b.toml", [months[2], *months[:2]])
-    run(results, file, protocol="instant")
-    return {"benchmark": str(file)}
-
-
-REFUSALS: Mapping[Callable[..., dict[str, Any]], tuple[type[SeuBenchError], str]] = {
-    no_learner: (ResultsError, r"kept no learner"),
-    unfinished: (ResultsError, r"is interrupted"),
-    known_name: (RequestError, r"has learned a task 'may' already.*--name"),
-    no_data: (DataMissingError, r"no such data"),
-    other_kind: (RequestError, r"learned from image.*ends in '\.parquet'"),
-    empty_class: (SeuBenchError, r"d9 has no images"),
-    several_tasks: (RequestError, r"has 3 tasks, not one: july, june, may"),
-    other_seed: (RequestError, r"and seed cannot change"),
-    no_number: (OptionError, r"max_seconds"),
-    nothing_asked: (RequestError, r"give the data of a further task"),
-    no_further_task: (RequestError, r"has 2 tasks, and run .* learned 2"),
-    other_tasks: (RequestError, r"task 1 \('june'\) is not the one .*: its .*data.* differ"),
-    other_finished: (RequestError, r"learned otherwise than by run .*: .*task_class_names"),
-    other_protocol: (RequestError, r"learned otherwise than by run .*: training differ"),
-    other_scenario: (RequestError, r"scenario"),
-    changed_data: (RequestError, r"task 1 \('june'\) is not the one .*: its .*data.* differ"),
-    lost_data: (DataMissingError, r"data set 'june' is missing.*june"),
+REFUSALS: Mapping[str, tuple[Callable[[Case], dict[str, Any]], type[SeuBenchError], str]] = {
+    "no learner": (lambda it: it.rewritten(learner_sha256=None), ResultsError, r"kept no learner"),
+    "unfinished": (lambda it: it.rewritten(status="interrupted"), ResultsError, r"is interrupted"),
+    "known name": (lambda it: {"data": it.months[2], "name": "may"}, RequestError, r"a task 'may' already.*--name"),
+    "no data": (lambda it: {"data": it.results / "august"}, DataMissingError, r"no such data"),
+    "other kind": (Case.other_kind, RequestError, r"learned from image.*july\.parquet is none of"),
+    "empty class": (Case.empty_class, SeuBenchError, r"d9 has no images"),
+    "several tasks": (lambda it: {"data": it.months[0].parent}, RequestError, r"3 tasks, not one: july, june, may"),
+    "other seed": (lambda it: {"data": it.months[2], "seed": 1}, RequestError, r"and seed cannot change"),
+    "no number": (lambda it: {"data": it.months[2], "max_seconds": "long"}, OptionError, r"max_seconds"),
+    "nothing": (lambda it: {}, RequestError, r"give the data of a further task"),
+    "no further task": (lambda it: it.file(*it.months[:2]), RequestError, r"has 2 tasks, and run .* learned 2"),
+    "other tasks": (
+        lambda it: it.file(it.months[0], it.months[2], it.months[1]),
+        *(RequestError, r"task 1 \('june'\) is not the one .*: its .*data.* differ"),
+    ),
+    "other finished": (Case.other_finished, RequestError, r"learned otherwise than by run .*: .*task_class_names"),
+    "other protocol": (
+        lambda it: it.file(*it.months, old="batch_size = 16", new="batch_size = 8"),
+        *(RequestError, r"learned otherwise than by run .*: training differ"),
+    ),
+    "other scenario": (lambda it: it.file(*it.months, scenario="task"), RequestError, r"scenario"),
+    "changed data": (Case.changed_data, RequestError, r"task 1 \('june'\) is not the one .*: its .*data.* differ"),
+    "lost data": (
+        lambda it: it.file(it.months[0], it.results.parent / "june", it.months[2]),
+        *(DataMissingError, r"data set 'june' is missing.*june"),
+    ),
 }
 
 
-@pytest.mark.parametrize("spoil", REFUSALS)
+@pytest.mark.parametrize(("spoil", "kind", "told"), REFUSALS.values(), ids=REFUSALS)
 def test_refusals(
-    spoil: Callable[[Path, Record, list[Path]], dict[str, Any]], short: tuple[Path, Record], months: list[Path]
+    spoil: Callable[[Case], dict[str, Any]],
+    kind: type[SeuBenchError],
+    told: str,
+    short: tuple[Path, Record],
+    months: list[Path],
 ) -> None:
     """Each with its reason and a hint, and nothing is written."""
     results, record = short
-    asked = spoil(results, record, months)
+    asked = spoil(Case(results, record, months))
     before = sorted(results.rglob("*"))
-    kind, told = REFUSALS[spoil]
     with pytest.raises(kind, match=f"(?s){told}") as caught:
         extended(results, record, **asked)
     assert caught.value.remedy
@@ -425,10 +352,7 @@ def test_refusals(
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        (
-            {"keep_learner": True, "options": {"benchmark.stream.input.normalise": "data_set"}},
-            "normalised by images of",
-        ),
+        ({"keep_learner": True, "options": {"benchmark.stream.input.normalise": "data_set"}}, "images of all tasks"),
         ({"keep_learner": True, "keep_weights": False}, "of no use without the weights"),
         ({"keep_learner": True, "strategy": "joint"}, "no learner can be kept"),
     ],
@@ -451,23 +375,19 @@ def test_no_learner(fields: Mapping[str, Any], months: list[Path], tmp_path: Pat
         extended(tmp_path, record, data=months[2])
 
 
-def groups_file(folder: Path, groups: list[list[str]]) -> Path:
-    """A benchmark file of groups of the classes of one folder."""
-    text = f'name = "groups"\n[stream]\nkind = "classes"\ndataset = "all"\norder = "fixed"\ngroups = {groups}\n'
-    text += f'[datasets.all]\nkind = "folder"\npath = "{folder / "all"}"\nsize = 8\nchannels = 1\n'
-    (folder / "groups.toml").write_text(text, encoding="utf-8")
-    return folder / "groups.toml"
-
-
 @pytest.mark.long
 def test_further_groups_of_one_data_set(tmp_path: Path) -> None:
     """They can follow; not where a class comes back, by which earlier tasks would have been split otherwise."""
     write_month(tmp_path / "all", range(6), each=25)
-    known = [["d0", "d1"], ["d2", "d3"]]
-    short = run(tmp_path, groups_file(tmp_path, known), "ewc")
+
+    def groups(*further: list[str]) -> str:
+        known = [["d0", "d1"], ["d2", "d3"], *further]
+        return str(stream_file(tmp_path, (), f'kind = "classes"\ndataset = "all"\norder = "fixed"\ngroups = {known}'))
+
+    short = run(tmp_path, groups(), "ewc")
     with pytest.raises(RequestError, match=r"task 0 .* its images and input differ"):
-        extended(tmp_path, short, benchmark=str(groups_file(tmp_path, [*known, ["d1", "d4"]])))
-    longer = extended(tmp_path, short, benchmark=str(groups_file(tmp_path, [*known, ["d4", "d5"]]))).record
-    whole = run(tmp_path / "two", tmp_path / "groups.toml", "ewc")
+        extended(tmp_path, short, benchmark=groups(["d1", "d4"]))
+    longer = extended(tmp_path, short, benchmark=groups(["d4", "d5"])).record
+    whole = run(tmp_path / "two", tmp_path / "own.toml", "ewc")
     assert common(longer) == common(whole)
     assert_close(weights(tmp_path, longer), weights(tmp_path / "two", whole), rtol=0, atol=0)

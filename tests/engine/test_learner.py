@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 from support.commands import Command
+from support.months import write_month
 
 import seu_bench
 from seu_bench.errors import DataError, RequestError, ResultsError, SeuBenchError
@@ -305,10 +306,7 @@ def test_extends_from_python(own: Path, tmp_path: Path) -> None:
     """By a folder, as the command does; a run may be given by its folder, whatever the results folder, also a link."""
     (tmp_path / "somewhere" / "else").mkdir(parents=True)
     (tmp_path / "other").symlink_to(tmp_path / "somewhere" / "else")
-    for name in ("four", "five"):
-        (tmp_path / "june" / name).mkdir(parents=True)
-        for place, pixels in enumerate(PIXELS[name == LABELS][:20]):
-            Image.fromarray(pixels).save(tmp_path / "june" / name / f"{place}.png")
+    write_month(tmp_path / "june", [4, 5])
     (folder,) = (own / "runs").iterdir()
     record = seu_bench.extend(folder, data=tmp_path / "june", results=tmp_path / "other", device="cpu")
     assert record.task_names[-1] == "june"

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 import seu_bench
-from seu_bench.engine.learner_file import Ancestor, learner_bytes, read_learner
-from seu_bench.errors import ResultsError, SeuBenchError
+from seu_bench.engine.learner_file import Ancestor, learner_bytes, parse_learner
+from seu_bench.errors import ResultsError
+from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, write_record
 from seu_bench.results.record_files import LEARNER_NAME, MODEL_NAME
 from seu_bench.training.state import difference
 
+BENCHMARK = Registry().benchmarks.find("split_digits").factory.load()
 OPEN = {"benchmark.stream.input.normalise": "first_task", "benchmark.stream.order": "fixed"}
 
 
@@ -32,9 +34,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record]:
     return results / "runs" / record.run_id, record
 
 
-def test_every_state_comes_back(run: tuple[Path, Record], tmp_path: Path) -> None:
+def test_every_state_comes_back() -> None:
     """Tensors of all types, generators' states, and collections with keys that JSON has not."""
-    folder, record = run
     own: dict[str, Any] = {
         "plain": [None, True, 3, -0.0, math.inf, "text", "tensor", {"tensor": "no tensor"}],
         "keys": {3: "three", (1, 2): [torch.arange(3)], "map": {}, "a/b": torch.zeros(0, 4)},
@@ -43,26 +44,18 @@ def test_every_state_comes_back(run: tuple[Path, Record], tmp_path: Path) -> Non
         "view": torch.arange(12).view(3, 4).t(),
     }
     content = learner_bytes(
-        {"own": own, "weights": {"w": torch.ones(3)}, "own_now": own}, [{"data": "x"}], record.run_id
+        {"own": own, "weights": {"w": torch.ones(3)}, "own_now": own}, [{"data": "x"}], "x-1", BENCHMARK
     )
-    (tmp_path / LEARNER_NAME).write_bytes(content)
-    (tmp_path / MODEL_NAME).write_bytes((folder / MODEL_NAME).read_bytes())
-    state, tasks = read_learner(tmp_path, record.model_copy(update={"learner_sha256": sha256(content)}))
-    assert difference(state["own"], own) is None and tasks == ({"data": "x"},)
+    state, seal = parse_learner(content)
+    assert difference(state["own"], own) is None and seal.tasks == ({"data": "x"},)
     assert type(state["own"]["keys"][1, 2]) is list and type(state["own"]["kinds"]) is tuple
     assert math.copysign(1, state["own"]["plain"][3]) == -1
     with pytest.raises(TypeError, match="own/odd is a object"):
-        learner_bytes({"own": {"odd": object()}}, [], record.run_id)
-
-
-def sha256(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
+        learner_bytes({"own": {"odd": object()}}, [], "x-1", BENCHMARK)
 
 
 def test_kept_by_default_where_nothing_looks_ahead(run: tuple[Path, Record], tmp_path: Path) -> None:
-    """And on request nowhere else; its size is in the record, and weights are not in it."""
+    """And nowhere else; its size is in the record, and weights are not in it."""
     folder, record = run
     size = (folder / LEARNER_NAME).stat().st_size
     assert record.open_ended and record.learner_bytes == size
@@ -73,14 +66,8 @@ def test_kept_by_default_where_nothing_looks_ahead(run: tuple[Path, Record], tmp
     assert not [name for name in json.dumps(list(ancestor.state["own"])) if name == "weights"]
     base: dict[str, Any] = {"protocol": "smoke", "results": tmp_path, "device": "cpu"}
     plain = seu_bench.run("naive", options={"backbone": "mlp"}, **base)
-    without = seu_bench.run("naive", options={**OPEN, "backbone": "mlp"}, keep_learner=False, **base)
-    for other in (plain, without):
-        assert other.learner_sha256 is None
-        with pytest.raises(ResultsError, match="kept no learner"):
-            Ancestor.read(tmp_path / "runs" / other.run_id)
-    with pytest.raises(SeuBenchError, match="normalised by images of all tasks") as refused:
-        seu_bench.run("naive", options={"backbone": "mlp"}, keep_learner=True, seed=3, **base)
-    assert "normalise=first_task" in str(refused.value)
+    with pytest.raises(ResultsError, match="kept no learner"):
+        Ancestor.read(tmp_path / "runs" / plain.run_id)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.stopping import Stopping
 from support.tried import ADAPTING_SEU, ALL, FIXED_SEU, each, tried
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -22,7 +23,6 @@ from seu_bench.config.run import Request
 from seu_bench.engine.extending import extend
 from seu_bench.engine.resolve import resolve, scenarios_of
 from seu_bench.engine.runner import Outcome, execute
-from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.plugin.methods import MethodFactory
@@ -30,7 +30,7 @@ from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.testing import StrategyContract, Trial
 from seu_bench.testing.streams import TinyStreams
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.stage import StageProgress, TaskData
+from seu_bench.training.stage import TaskData
 
 OPEN = {"benchmark.stream.input.normalise": "first_task"}
 
@@ -152,20 +152,6 @@ def test_default_memory_of_gem_says_which_option_helps() -> None:
         StrategyContract().test_extends_to_the_same_weights(Trial("gem", {"backbone": "mlp"}))
 
 
-class Stopping:
-    """A watcher that stops a run when a stage of a task has had an epoch."""
-
-    def __init__(self, task: int) -> None:
-        self.task, self.stop, self.seen = task, StopRequest(), set[int]()
-
-    @hookimpl
-    def stage_progress(self, progress: StageProgress) -> None:
-        if progress.stage != "evaluation":
-            self.seen.add(progress.task)
-            if progress.task == self.task and progress.epoch == 1:
-                self.stop.ask(Interruption("stopped by the test", 143))
-
-
 def registry_with(*plugins: object) -> Registry:
     """Installed plugins, the tiny streams, and more."""
     manager = load_plugins()
@@ -212,15 +198,6 @@ def test_extended_run_is_the_run_of_all_tasks(strategy: str, tmp_path: Path) -> 
     assert extended.record.accuracy_matrix == whole.record.accuracy_matrix
     assert kept(extended) == kept(whole)
     assert extended.record.metrics["image_passes"] == whole.record.metrics["image_passes"]
-
-
-def test_strategy_of_the_whole_stream_is_refused_before_it_learns(tmp_path: Path) -> None:
-    """It keeps no learner, and the reason is told."""
-    trial = Trial("gem", {"backbone": "mlp"})
-    short = run(trial, tmp_path, first_tasks=2)
-    assert short.record.learner_sha256 is None
-    with pytest.raises(Exception, match="kept no learner"):
-        extend(registry_with(), short.record.run_id, benchmark="tiny_three", results=tmp_path, device="cpu")
 
 
 def test_page_names_every_strategy() -> None:
