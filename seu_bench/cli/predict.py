@@ -82,6 +82,8 @@ def predict(
     with hide_progress() if form != "table" and sys.stdout.isatty() else contextlib.nullcontext():
         _WRITERS[form](rows(), shown)
     how = "no task label is needed" if number is None else f"task {number} ({card.task_names[number]!r})"
+    if number is not None and card.scenario == "class" and not card.has_task_outputs:
+        how += ", answered with the classes of all tasks"
     if card.task_label in ("entropy", "energy") and number is None:
         how = f"the task of each is inferred by {card.task_label}"
     told = f"{done:,} files; {how}"

@@ -157,6 +157,8 @@ def longer_document(
         if task.test_per_class is not None:
             own["test_per_class"] = task.test_per_class
         tasks[task.name] = own | {"input": task.input.model_dump(mode="json", exclude_defaults=True)}
+    if not name.strip():
+        raise RequestError("the name of the task is blank", where="--name", remedy="leave --name out, or give a word")
     if name in tasks:
         remedy = "give it another name with --name"
         raise RequestError(f"run {record.run_id} has learned a task {name!r} already", where="--name", remedy=remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -103,7 +104,7 @@ def concatenate(parts: Sequence[Predictions], classes: tuple[str, ...]) -> Predi
 def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Files of images in the order of ``paths``, of which folders are searched; each file by its relative path.
 
-    Files in folders count where their names end like an image's and do not begin with a dot.
+    Files in folders count where their names end like an image's and do not begin with a dot; a warning counts others.
 
     Raises:
         DataMissingError: paths that do not exist, all named at once, or a folder without images.
@@ -113,7 +114,10 @@ def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     for path in map(Path, paths):
         files = [path]
         if path.is_dir():
-            files = FolderSource(SimpleNamespace(path=path), str(path)).images(path)
+            source = FolderSource(SimpleNamespace(path=path), str(path))
+            files = source.images(path)
+            if others := len(source.files(path)) - len(files):
+                warnings.warn(f"{path}: {others:,} files that do not end like images are left out", stacklevel=2)
         if not files or not path.exists():
             missing.append(f"{path}: {'no such file' if files else 'a folder without images'}")
         found += files

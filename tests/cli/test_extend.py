@@ -131,6 +131,7 @@ def test_refused(command: Command, results: Path, months: list[Path]) -> None:
     for asked, told in (
         (("--data", months[2], "--seed", 1), "No such option '--seed'"),
         (("--data", months[2], "-o", "epochs=1"), "No such option"),
+        (("--data", months[2], "--name", " "), "the name of the task is blank"),
         (("--data", months[2], "--name", "june"), "has learned a task 'june' already"),
     ):
         answer = extend(command, results, run, *asked)

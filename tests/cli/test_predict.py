@@ -96,6 +96,19 @@ def test_unreadable_files(command: Command, one_head: Path, digits: Path, tmp_pa
         assert str(good) in answer.out and str(tmp_path / "c.png") in answer.out and "a.png" not in answer.out
 
 
+def test_what_is_not_done_is_told(command: Command, one_head: Path, digits: Path, tmp_path: Path) -> None:
+    """Files of a folder that do not end like images, and a task whose label one head for all does not use."""
+    good = sorted((digits / "3").iterdir())[0]
+    for name in ("a.png", "b.heic", ".hidden"):
+        (tmp_path / name).write_bytes(good.read_bytes())
+    with pytest.warns(UserWarning, match="1 files that do not end like images are left out"):
+        answer = command("predict", one_head, tmp_path, "--task", 0, "--format", "csv")
+    assert answer.status == 0
+    assert "answered with the classes of all tasks" in answer.err and "b.heic" not in answer.out
+    answer = command("predict", one_head, tmp_path / "b.heic", "--format", "csv")
+    assert answer.status == 0 and "b.heic" in answer.out
+
+
 def test_refused(command: Command, run: Path, one_head: Path, digits: Path) -> None:
     """Nothing is printed but why, and what to do."""
     for arguments, told in (

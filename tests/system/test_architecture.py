@@ -81,7 +81,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 990, "cli": 2_740, "config": 1_810, "data": 3_570, "engine": 4_310, "models": 1_290, "plugin": 1_290,
+    "beside": 990, "cli": 2_740, "config": 1_810, "data": 3_570, "engine": 4_320, "models": 1_290, "plugin": 1_290,
     "results": 4_160, "sweeps": 1_600, "testing": 1_430, "training": 3_000, "utils": 1_150,
 }  # fmt: skip
 
