@@ -16,7 +16,7 @@ from seu_bench.data.tasks import task_title
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.utils.files import write_once
 from seu_bench.utils.reading import absolute
-from seu_bench.utils.text import plain_name, some, toml_key, toml_value
+from seu_bench.utils.text import plain_name, printable, some, toml_key, toml_value
 
 #: Pixels that images of one size may have on a side to keep it; others get so many.
 _LARGEST: Final = 64
@@ -98,7 +98,9 @@ def own_benchmark(request: Request, known: Container[str], path: Path) -> tuple[
         raise RequestError(what, where=str(place), remedy="bring images of two classes at least")
     height, width = (size, size) if isinstance(size, int) else size
     kept = f"{height}x{width}, {'grey' if channels == 1 else 'coloured'}"
-    summary = f"{len(classes)} classes in {len(tasks)} task{'s' * (len(tasks) > 1)}, {kept}"
+    # A month's name sorts as a text does.
+    order = f" ({printable(' | '.join(list(tasks)[:12]))}{' | ...' * (len(tasks) > 12)})" if len(tasks) > 1 else ""
+    summary = f"{len(classes)} classes in {len(tasks)} task{'s' * (len(tasks) > 1)}{order}, {kept}"
     try:
         "".join([str(path), *tasks, *classes]).encode()
     except UnicodeEncodeError as error:

@@ -49,7 +49,8 @@ def test_the_command_as_it_is_typed(command: Command, products: Path) -> None:
     asked = ("run", "--benchmark", f"{products}/", "--classes-per-task", 2, *where(products))
     first = command(*asked)
     assert first.status == 0, first.err
-    assert re.search(r"6 classes in 3 tasks, 8x8, grey: .*/streams/products-\w{10}/products\.toml", first.err)
+    told = r"6 classes in 3 tasks \(five, four \| one, three \| two, zero\), 8x8, grey: .*/products\.toml"
+    assert re.search(told, first.err)
     assert re.search(r"seu on products \(quick\), seed 0: 3 tasks, [\d,]+ image passes, about \d", first.err)
     (run_id,) = run_ids(first.out)
     record = read_record(products.parent / "results" / "runs" / run_id / "record.json")
