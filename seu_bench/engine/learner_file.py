@@ -78,12 +78,10 @@ class Ancestor:
             again = "run the command that began it again, then extend it"
             raise ResultsError(f"run {record.run_id} is {record.status}", where=str(folder), remedy=again)
         if record.learner_sha256 is None:
-            raise ResultsError(
-                f"run {record.run_id} kept no learner: it can answer, and learn nothing more",
-                where=str(path),
-                remedy="run it again with --restart --keep-learner, on data that are normalised by their first task "
-                "(-o benchmark.stream.input.normalise=first_task)",
-            )
+            again = "run it" if record.parent is None else f"extend {record.parent.run_id}"
+            more = "" if record.open_ended else " -o benchmark.stream.input.normalise=first_task"
+            what = f"run {record.run_id} kept no learner: it can answer, and learn nothing more"
+            raise ResultsError(what, where=str(path), remedy=f"{again} again with --restart --keep-learner{more}")
         with readable(path, "the learner"):
             content = read_file(path)
             weights = read_weights(folder, record)
