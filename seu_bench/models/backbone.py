@@ -16,7 +16,25 @@ from seu_bench.models.multihead import MultiHeadModel, by_task
 from seu_bench.utils.seeding import RandomState, derive_seed
 
 
-class GrowingHead(nn.Linear):
+class BegunTasks:
+    """How many tasks of a head have begun; ``_ends`` are the numbers of classes up to each."""
+
+    tasks = 0
+    _ends: list[int]
+
+    @property
+    def seen(self) -> int:
+        """Number of classes seen."""
+        return self._ends[self.tasks - 1] if self.tasks else 0
+
+    def begin(self, task: int) -> None:
+        """Answer with the classes of ``task`` and of those before it."""
+        if task >= len(self._ends):
+            raise ValueError(f"there is no task {task} among {len(self._ends)}")
+        self.tasks = task + 1
+
+
+class GrowingHead(BegunTasks, nn.Linear):
     """A linear head that gives logits of the classes seen so far, and of no other.
 
     Its rows are drawn at the start, as all heads of a task-incremental model are, and counted from then on. Those of
@@ -26,25 +44,13 @@ class GrowingHead(nn.Linear):
     def __init__(self, features: int, classes: Sequence[int]) -> None:
         super().__init__(features, sum(classes))
         self._ends = list(accumulate(classes))
-        self.tasks = 0
-
-    @property
-    def seen(self) -> int:
-        """Number of classes seen."""
-        return self._ends[self.tasks - 1] if self.tasks else 0
-
-    def begin(self, task: int) -> None:
-        """Answer with the classes of ``task`` and of those before it."""
-        if task >= len(self._ends):
-            raise ValueError(f"there is no task {task} among {len(self._ends)}")
-        self.tasks = task + 1
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits ``[N, seen]`` of features ``[N, F]``."""
         return linear(features, self.weight[: self.seen], self.bias[: self.seen])
 
 
-class PartedHead(nn.Module):
+class PartedHead(BegunTasks, nn.Module):
     """The same of a stream to which tasks may be added: a linear head for each task, whose outputs are joined, so that
     no weight or sum hangs on how many there are."""
 
@@ -53,18 +59,6 @@ class PartedHead(nn.Module):
         self._ends = list(accumulate(classes))
         # A task may add no class.
         self.parts = nn.ModuleDict({str(task): nn.Linear(features, it) for task, it in enumerate(classes) if it})
-        self.tasks = 0
-
-    @property
-    def seen(self) -> int:
-        """Number of classes seen."""
-        return self._ends[self.tasks - 1] if self.tasks else 0
-
-    def begin(self, task: int) -> None:
-        """Answer with the classes of ``task`` and of those before it."""
-        if task >= len(self._ends):
-            raise ValueError(f"there is no task {task} among {len(self._ends)}")
-        self.tasks = task + 1
 
     @property
     def begun(self) -> list[nn.Linear]:
