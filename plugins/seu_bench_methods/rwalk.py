@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -95,7 +95,7 @@ class Rwalk(Anchored):
                 scores[name] += gain[name] / (distance + torch.finfo(distance.dtype).eps)
             self.walk = {"scores": scores, "gain": self.zeros(), "start": weights}
 
-    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+    def lengthen(self, name: str, state: Any, added: Sequence[str]) -> Any:
         """Leave the Fisher information as it is: it has no weights but those that had a gradient."""
         return state if name in ("fisher", "penalties") else super().lengthen(name, state, added)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self
 
@@ -153,7 +153,7 @@ class Method(StagedStrategy):
             return "it is trained once on the whole stream"
         return None if self.resumable else "its plugins have no state that can be saved"
 
-    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+    def lengthen(self, name: str, state: Any, added: Sequence[str]) -> Any:
         """Return the state of an attribute of :meth:`setup`, saved behind the last task of a stream, as it is in one of
         which further tasks are known, for which parameters of the model were ``added``. Where it is called, this method
         is set up for the longer stream, so that its own attribute shows the shape to grow to.
@@ -282,7 +282,7 @@ class Method(StagedStrategy):
                 raise ValueError("it is within a task")
             self.model.load_architecture(state["architecture"])
             present, named = self.model.state_dict(), dict(self.model.named_parameters())
-            added = named.keys() - state["weights"].keys()
+            added = [name for name in named if name not in state["weights"]]  # in the model's order: files are equal
             return {
                 **state,
                 "weights": present | {name: grown(rows, present[name]) for name, rows in state["weights"].items()},

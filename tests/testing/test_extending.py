@@ -4,7 +4,7 @@ every strategy, bit by bit those that knew all tasks."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ class Growing(Rowed):
 
     name = "growing"
 
-    def lengthen(self, name: str, state: Any, added: Collection[str]) -> Any:
+    def lengthen(self, name: str, state: Any, added: Sequence[str]) -> Any:
         return torch.cat([state, self.counts[len(state) :]])
 
 
