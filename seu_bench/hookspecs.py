@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from seu_bench.plugin.registration import CommandFactory, Register
     from seu_bench.results.metric import Metric, Value
     from seu_bench.results.record import Record
-    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, Cost, SpaceFactory, StrategyFactory
+    from seu_bench.training.interfaces import (
+        BackboneFactory,
+        ComponentFactory,
+        Cost,
+        EncoderFactory,
+        SpaceFactory,
+        StrategyFactory,
+    )
     from seu_bench.training.stage import StageProgress
 
 #: The group of entry points that plugins are found by, and the name pluggy knows the project by.
@@ -39,6 +46,11 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
 @hookspec
 def register_backbones(register: Register[BackboneFactory]) -> None:
     """Offer networks for strategies that take any (:class:`~seu_bench.training.interfaces.BackboneFactory`)."""
+
+
+@hookspec
+def register_encoders(register: Register[EncoderFactory]) -> None:
+    """Offer pretrained networks that make features (:class:`~seu_bench.training.interfaces.EncoderFactory`)."""
 
 
 @hookspec

@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
     from seu_bench.results.metric import Metric
-    from seu_bench.training.interfaces import BackboneFactory, ComponentFactory, SpaceFactory, StrategyFactory
+    from seu_bench.training.interfaces import (
+        BackboneFactory,
+        ComponentFactory,
+        EncoderFactory,
+        SpaceFactory,
+        StrategyFactory,
+    )
     from seu_bench.training.method import Method
 
 Factory = TypeVar("Factory")
@@ -300,6 +306,7 @@ class Registry:
         self.strategies: Kind[StrategyFactory] = kind("strategy", "strategies", needs="options build")
         self.strategies.by_path = Deferred("seu_bench.plugin.paths:strategy_by_path")
         self.backbones: Kind[BackboneFactory] = kind("backbone", "backbones", needs="build")
+        self.encoders: Kind[EncoderFactory] = kind("encoder", "encoders", needs="info load")
         self.searchers: Kind[ComponentFactory] = kind("searcher", "searchers", needs="options build")
         self.creators: Kind[ComponentFactory] = kind("creator", "creators", needs="options build")
         self.spaces: Kind[SpaceFactory] = kind("space", "spaces", needs="build")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seu_bench.config.protocol import ProtocolSpec
     from seu_bench.data.dataset import InputShape
     from seu_bench.data.planning import StreamPlan
+    from seu_bench.models.encoder import Encoder, EncoderInfo
     from seu_bench.training.stage import ProgressCallback, Stage
 
 
@@ -43,6 +44,25 @@ class BackboneFactory(Protocol):
         Raises:
             RequestError: the network does not fit such samples.
         """
+
+
+class EncoderFactory(Protocol):
+    """A pretrained network that makes features of images (``[stream.input] encoder = NAME``).
+
+    One that stands for many has a method ``select(name)``, which returns the factory for ``encoder = "KIND:NAME"``.
+    """
+
+    summary: str
+
+    def info(self) -> EncoderInfo:
+        """Describe it without building it.
+
+        Raises:
+            RequestError: its weights are not at hand; the hint says how they come.
+        """
+
+    def load(self) -> Encoder:
+        """Build it with its weights."""
 
 
 class ComponentFactory(Protocol):
@@ -101,6 +121,8 @@ class StrategyContext:
         device: device to train on, e.g. ``cpu`` or ``cuda``.
         searcher, creator: those chosen, for strategies that take them.
         backbone: the one chosen, for strategies whose options are :class:`~seu_bench.config.BackboneOptions`.
+        encoder: the pretrained network of the stream, for methods that declare ``uses_encoder``: their samples are images,
+            those of others its features.
         space: the one chosen, for strategies whose options are :class:`~seu_bench.config.SpaceOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.
@@ -117,6 +139,7 @@ class StrategyContext:
     searcher: Component | None = None
     creator: Component | None = None
     backbone: BackboneFactory | None = None
+    encoder: Encoder | None = None
     space: SpaceFactory | None = None
     on_progress: ProgressCallback | None = None
     evaluator: Any = None
