@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +14,10 @@ from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskI
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, Scenario, stream_inputs
 from seu_bench.config.tuned import Place, TunedFile, tuned_path
-from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
+from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset, default_data_root
+from seu_bench.data.encoding import StreamEncoder
 from seu_bench.data.own_folders import with_benchmark_file
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
@@ -26,12 +27,14 @@ from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchErr
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
 from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record import CodeRecord
+from seu_bench.results.record import CodeRecord, EncoderRecord
 from seu_bench.training.interfaces import (
     BackboneFactory,
     Component,
     Cost,
+    EncoderFactory,
     SpaceFactory,
+    StageCost,
     StrategyContext,
     StrategyFactory,
 )
@@ -64,6 +67,7 @@ class ResolvedRun:
     packages: Mapping[str, str]
     tuned: TunedFile | None = None
     code: tuple[CodeRecord, ...] = ()
+    encoder: StreamEncoder | None = None
 
     @property
     def limits(self) -> ImageLimits:
@@ -73,7 +77,7 @@ class ResolvedRun:
     @property
     def part(self) -> dict[str, Any]:
         """Which part of the stream is learned and measured on, as ``build_stream`` and ``plan_stream`` take it."""
-        return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation}
+        return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation, "encoder": self.encoder}
 
     @property
     def shorter(self) -> str | None:
@@ -106,8 +110,24 @@ class ResolvedRun:
 
     def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
+        return self._plan(**self.part)
+
+    def _plan(self, **part: Any) -> StreamPlan:
         infos = _infos(self.sources, self.packages, self.request.data_root)
-        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **part)
+
+    @cached_property
+    def encoder_record(self) -> EncoderRecord | None:
+        """The pretrained network of the stream, as the record has it."""
+        if self.encoder is None:
+            return None
+        from seu_bench.models.sizes import count_macs, count_parameters, state_bytes
+
+        network = self.encoder.network
+        shape = self._plan(**self.part | {"encoder": replace(self.encoder, makes_samples=False)}).input.shape
+        macs = count_macs(network, shape, next(network.parameters()).device)
+        sizes = {"params": count_parameters(network), "bytes": state_bytes(network), "macs": macs}
+        return EncoderRecord(**self.encoder.info.document(), **sizes)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
@@ -117,7 +137,25 @@ class ResolvedRun:
         if (fixed := self.fixed_parameters(context)) is not None:
             require_memory(fixed, context.device)  # a rehearsal has the weights
         cost = self.strategy.cost(context)
-        return cost if inference is None else all_paths_cost(cost)
+        cost = cost if inference is None else all_paths_cost(cost)
+        return cost if self.encoder_record is None else self._add_encoder(cost, self.encoder_record, context.plan)
+
+    def _add_encoder(self, cost: Cost, encoder: EncoderRecord, plan: StreamPlan) -> Cost:
+        """The cost with the encoder's sizes, and with the features of each task's images where these are samples."""
+        made = self.encoder is not None and self.encoder.makes_samples
+        added = {"params_total": encoder.params, "memory_bytes": encoder.bytes, "macs": encoder.macs if made else 0}
+        sizes: dict[str, Any] = {
+            name: tuple(value + size for value in getattr(cost, name))
+            for key, size in added.items()
+            for name in (key, f"{key}_min")
+        }
+        stages = [
+            StageCost("features", place, 0, images, flops, flops)
+            for place, task in enumerate(plan.tasks if made else ())
+            for images in [task.num_train + task.num_valid]
+            for flops in [2 * encoder.macs * images]
+        ]
+        return replace(cost, stages=(*stages, *cost.stages), **sizes)
 
     def fixed_parameters(self, context: StrategyContext) -> int | None:
         """Parameters of the network, counted without its weights; ``None`` where the strategy lets it grow."""
@@ -147,6 +185,7 @@ class ResolvedRun:
             creator=self.creator,
             backbone=self.backbone,
             space=self.space,
+            encoder=None if self.encoder is None or self.encoder.makes_samples else self.encoder.network,
             compute=self.request.compute,
             **more,
         )
@@ -203,14 +242,16 @@ def choose_strategy(
     protocol: ProtocolSpec,
     given: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
+    *,
+    on_encoder: bool = False,
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults`` and the protocol's. A RequestError says what does not fit together.
+    Below those are the preset's, the ``defaults`` and the protocol's; ``on_encoder`` the backbone is a linear head. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
-    backbone = protocol.model.backbone
+    backbone = "linear" if on_encoder else protocol.model.backbone
     network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
     layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
@@ -256,7 +297,10 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     tuned, is_default = _find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
     given = prepare({} if is_default else chosen) | prepare(request.options)
-    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
+    encoder = find_encoder(registry, benchmark, factory, request.data_root)
+    on_encoder = encoder is not None and encoder.makes_samples
+    layers = given, chosen if is_default else {}
+    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], *layers, on_encoder=on_encoder)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     sources, packages = _find_sources(registry, benchmark)
@@ -284,10 +328,16 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     replaced = {*request.options, *(picked.preset if is_default else ())}
     tuned = tuned if chosen.keys() - replaced else None
     for name, used in sources.items():
-        _require_input(registry, request.strategy, picked, getattr(used, "kind", "image"), name)
+        kind: InputKind = getattr(used, "kind", "image")
+        if encoder is not None and kind != "image":
+            what = f"data set {name!r} has {_plural([kind])}, of which no encoder makes features"
+            raise RequestError(what, where="input.encoder", remedy="leave the encoder out")
+        _require_input(registry, request.strategy, picked, "features" if on_encoder else kind, name)
     code = _code(registry, request, picked, packages)
     parts = components.get("searcher"), components.get("creator"), picked.backbone, picked.space
-    run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
+    run = ResolvedRun(
+        request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code, encoder
+    )
     run.refuse_tuned_seed(request.seed)
     return run
 
@@ -352,15 +402,45 @@ def find_space(registry: Registry, options: Options) -> SpaceFactory | None:
 
 def named_backbone(registry: Registry, name: str) -> BackboneFactory:
     """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
+    found: BackboneFactory = _find_named(registry.backbones, name, "backbone")
+    return found
+
+
+def _find_named(known: Kind[Any], name: str, key: str) -> Any:
     kind, colon, which = name.partition(":")
-    factory = registry.backbones.find(kind).factory
+    factory = known.find(kind).factory
     select = getattr(factory, "select", None)
     if bool(colon) != (select is not None):
         what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
-        remedy = f"give backbone={kind}" if select is None else f"name one of them: backbone={kind}:NAME"
-        raise RequestError(what, where=f"backbone = {name!r}", remedy=remedy)
-    chosen: BackboneFactory = factory if select is None else select(which)
-    return chosen
+        remedy = f"give {key}={kind}" if select is None else f"name one of them: {key}={kind}:NAME"
+        raise RequestError(what, where=f"{key} = {name!r}", remedy=remedy)
+    return factory if select is None else select(which)
+
+
+def find_encoder(
+    registry: Registry, benchmark: BenchmarkSpec, strategy: StrategyFactory, data_root: Path | None
+) -> StreamEncoder | None:
+    """The pretrained network that a benchmark's input names, the same for all tasks; ``None``: it names none."""
+    names = {source.encoder for source in stream_inputs(benchmark.stream)}
+    uses = bool(getattr(strategy, "uses_encoder", False))
+    if len(names) > 1:
+        what = f"tasks of benchmark {benchmark.name!r} have different encoders: {', '.join(sorted(map(str, names)))}"
+        raise RequestError(what, where="input.encoder", remedy="give one in [stream.input], for all tasks")
+    (name,) = names
+    if name is None:
+        if uses:
+            what = "the strategy learns with a pretrained network, and the benchmark names none"
+            remedy = "add -o benchmark.stream.input.encoder=lite0 -o benchmark.stream.input.resize=96"
+            raise RequestError(what, where="input.encoder", remedy=remedy)
+        return None
+    factory = named_encoder(registry, name)
+    return StreamEncoder(factory.info(), factory.load, not uses, default_data_root(data_root) / "features")
+
+
+def named_encoder(registry: Registry, name: str) -> EncoderFactory:
+    """The encoder ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
+    found: EncoderFactory = _find_named(registry.encoders, name, "encoder")
+    return found
 
 
 def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tuple[str, ...]:

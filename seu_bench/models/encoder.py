@@ -19,7 +19,7 @@ class EncoderInfo:
     Attributes:
         name: what benchmarks call it (``[stream.input] encoder``).
         network: name of its architecture.
-        sha256: digits of the digest of the file of its weights, as of :class:`~seu_bench.config.common_options.Weights`.
+        sha256: 16 digits of the SHA-256 of the file of its weights.
         pretrained_on: data that the weights were trained on.
         licence: of the weights, as their source states it.
         source: where the weights come from.
