@@ -247,7 +247,8 @@ def choose_strategy(
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults`` and the protocol's; ``on_encoder`` the backbone is a linear head. A RequestError says what does not fit together.
+    Below those are the preset's, the ``defaults`` and the protocol's;
+    ``on_encoder`` the backbone is a linear head. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})

@@ -276,6 +276,14 @@ class Record(Versioned):
         return self.status == "finished" and self.ranked and is_real and is_whole
 
     @property
+    def pretrained(self) -> str | None:
+        """Pretrained network and weights; ``None``: all weights were drawn."""
+        if (it := self.encoder) is not None:
+            return f"{it.name}, {it.network} on {it.pretrained_on}, weights sha256:{it.sha256}, licence {it.licence}"
+        weights = self.options.get("weights")
+        return None if weights is None else f"{self.options.get('backbone')}, weights {weights}"
+
+    @property
     def encoder_sizes(self) -> dict[str, int]:
         """Sizes of a pretrained network that are not counted with the model, by the names of the record's fields."""
         found = self.encoder
