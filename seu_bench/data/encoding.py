@@ -10,11 +10,11 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -26,12 +26,41 @@ from seu_bench.data.images import FileStore
 from seu_bench.errors import DataError, RequestError
 from seu_bench.utils.progress import track
 
-if TYPE_CHECKING:
-    from seu_bench.data.planning import Rows
-    from seu_bench.models.encoder import Encoder, EncoderInfo
-
+Rows: TypeAlias = NDArray[np.int64]
 #: Images that are computed at once, always: sums over other numbers of images may be rounded otherwise.
 CHUNK: Final = 64
+
+
+@dataclass(frozen=True)
+class EncoderInfo:
+    """Description of a pretrained network, known without building it.
+
+    Attributes:
+        name: what benchmarks call it (``[stream.input] encoder``).
+        network: name of its architecture.
+        sha256: 16 digits of the SHA-256 of the file of its weights.
+        pretrained_on: data that the weights were trained on.
+        licence: of the weights, as their source states it.
+        source: where the weights come from.
+        mean, std: ``[3]``, by which pixels in [0, 1] are normalised.
+        size: height and width of the images that it was trained on, in pixels.
+        widths: channels of the output of each layer, in order.
+    """
+
+    name: str
+    network: str
+    sha256: str
+    pretrained_on: str
+    licence: str
+    source: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    size: int
+    widths: tuple[int, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return plain values that say all of it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -40,18 +69,18 @@ class StreamEncoder:
 
     Attributes:
         info: its description.
-        load: builds it.
+        load: builds it, an :class:`~seu_bench.models.encoder.Encoder`.
         makes_samples: whether learners get its features; otherwise images, for the learner has the network itself.
         folder: where files of features are kept.
     """
 
     info: EncoderInfo
-    load: Callable[[], Encoder]
+    load: Callable[[], Any]
     makes_samples: bool
     folder: Path
 
     @cached_property
-    def network(self) -> Encoder:
+    def network(self) -> Any:
         """The network, built when it is first asked for."""
         return self.load()
 
@@ -96,7 +125,7 @@ class StreamEncoder:
             images = store.index_select(0, padded)
             network = self.network.to(store.device)
             with torch.no_grad():
-                found = network.readings(images)[: len(numbers)]
+                found: Tensor = network.readings(images)[: len(numbers)]
             return found.float().cpu().numpy()
 
         return torch.from_numpy(table.read(rows, self.columns(layers), compute)).to(store.device)

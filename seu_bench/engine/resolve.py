@@ -14,27 +14,27 @@ from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskI
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, Scenario, stream_inputs
-from seu_bench.config.tuned import Place, TunedFile, tuned_path
-from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset, default_data_root
+from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
+from seu_bench.config.tuned import TunedFile
+from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.encoding import StreamEncoder
 from seu_bench.data.own_folders import with_benchmark_file
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
+from seu_bench.engine.encoders import add_encoder, describe_encoder, find_encoder
 from seu_bench.engine.environment import require_memory
-from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, SpecError, UnknownNameError
+from seu_bench.engine.tuned_files import find_tuned
+from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
-from seu_bench.plugin.registry import PACKAGE, Kind, Registry
+from seu_bench.plugin.registry import PACKAGE, Kind, Registry, find_named
 from seu_bench.results.record import CodeRecord, EncoderRecord
 from seu_bench.training.interfaces import (
     BackboneFactory,
     Component,
     Cost,
-    EncoderFactory,
     SpaceFactory,
-    StageCost,
     StrategyContext,
     StrategyFactory,
 )
@@ -121,13 +121,8 @@ class ResolvedRun:
         """The pretrained network of the stream, as the record has it."""
         if self.encoder is None:
             return None
-        from seu_bench.models.sizes import count_macs, count_parameters, state_bytes
-
-        network = self.encoder.network
-        shape = self._plan(**self.part | {"encoder": replace(self.encoder, makes_samples=False)}).input.shape
-        macs = count_macs(network, shape, next(network.parameters()).device)
-        sizes = {"params": count_parameters(network), "bytes": state_bytes(network), "macs": macs}
-        return EncoderRecord(**self.encoder.info.document(), **sizes)
+        images = replace(self.encoder, makes_samples=False)
+        return describe_encoder(self.encoder, self._plan(**self.part | {"encoder": images}).input)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
@@ -138,24 +133,8 @@ class ResolvedRun:
             require_memory(fixed, context.device)  # a rehearsal has the weights
         cost = self.strategy.cost(context)
         cost = cost if inference is None else all_paths_cost(cost)
-        return cost if self.encoder_record is None else self._add_encoder(cost, self.encoder_record, context.plan)
-
-    def _add_encoder(self, cost: Cost, encoder: EncoderRecord, plan: StreamPlan) -> Cost:
-        """The cost with the encoder's sizes, and with the features of each task's images where these are samples."""
-        made = self.encoder is not None and self.encoder.makes_samples
-        added = {"params_total": encoder.params, "memory_bytes": encoder.bytes, "macs": encoder.macs if made else 0}
-        sizes: dict[str, Any] = {
-            name: tuple(value + size for value in getattr(cost, name))
-            for key, size in added.items()
-            for name in (key, f"{key}_min")
-        }
-        stages = [
-            StageCost("features", place, 0, images, flops, flops)
-            for place, task in enumerate(plan.tasks if made else ())
-            for images in [task.num_train + task.num_valid]
-            for flops in [2 * encoder.macs * images]
-        ]
-        return replace(cost, stages=(*stages, *cost.stages), **sizes)
+        encoder = self.encoder_record
+        return cost if encoder is None else add_encoder(cost, encoder, context.plan)
 
     def fixed_parameters(self, context: StrategyContext) -> int | None:
         """Parameters of the network, counted without its weights; ``None`` where the strategy lets it grow."""
@@ -295,7 +274,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
-    tuned, is_default = _find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
     given = prepare({} if is_default else chosen) | prepare(request.options)
     encoder = find_encoder(registry, benchmark, factory, request.data_root)
@@ -403,44 +382,7 @@ def find_space(registry: Registry, options: Options) -> SpaceFactory | None:
 
 def named_backbone(registry: Registry, name: str) -> BackboneFactory:
     """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
-    found: BackboneFactory = _find_named(registry.backbones, name, "backbone")
-    return found
-
-
-def _find_named(known: Kind[Any], name: str, key: str) -> Any:
-    kind, colon, which = name.partition(":")
-    factory = known.find(kind).factory
-    select = getattr(factory, "select", None)
-    if bool(colon) != (select is not None):
-        what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
-        remedy = f"give {key}={kind}" if select is None else f"name one of them: {key}={kind}:NAME"
-        raise RequestError(what, where=f"{key} = {name!r}", remedy=remedy)
-    return factory if select is None else select(which)
-
-
-def find_encoder(
-    registry: Registry, benchmark: BenchmarkSpec, strategy: StrategyFactory, data_root: Path | None
-) -> StreamEncoder | None:
-    """The pretrained network that a benchmark's input names, the same for all tasks; ``None``: it names none."""
-    names = {source.encoder for source in stream_inputs(benchmark.stream)}
-    uses = bool(getattr(strategy, "uses_encoder", False))
-    if len(names) > 1:
-        what = f"tasks of benchmark {benchmark.name!r} have different encoders: {', '.join(sorted(map(str, names)))}"
-        raise RequestError(what, where="input.encoder", remedy="give one in [stream.input], for all tasks")
-    (name,) = names
-    if name is None:
-        if uses:
-            what = "the strategy learns with a pretrained network, and the benchmark names none"
-            remedy = "add -o benchmark.stream.input.encoder=lite0 -o benchmark.stream.input.resize=96"
-            raise RequestError(what, where="input.encoder", remedy=remedy)
-        return None
-    factory = named_encoder(registry, name)
-    return StreamEncoder(factory.info(), factory.load, not uses, default_data_root(data_root) / "features")
-
-
-def named_encoder(registry: Registry, name: str) -> EncoderFactory:
-    """The encoder ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
-    found: EncoderFactory = _find_named(registry.encoders, name, "encoder")
+    found: BackboneFactory = find_named(registry.backbones, name, "backbone")
     return found
 
 
@@ -510,65 +452,3 @@ def _plural(kinds: Iterable[str]) -> str:
 def taken_inputs(factory: BackboneFactory | SpaceFactory) -> Sequence[str]:
     """Return the kinds of samples that a network or a search space takes."""
     return getattr(factory, "inputs", ("image",))
-
-
-class TunedFiles:
-    """Tuned files that were asked for by path, by id (in the results folder) or by folder, each read once.
-
-    Raises:
-        SpecError: a file is missing, or was changed after it was written.
-    """
-
-    def __init__(self, results: Path, names: Sequence[str]) -> None:
-        paths = [tuned_path(results, name) for name in names]
-        self._named = [path for path in paths if not path.is_dir()]
-        found = [*self._named, *(file for path in paths if path.is_dir() for file in sorted(path.glob("*.toml")))]
-        self.files = {path: TunedFile.read(path) for path in found}
-        self._used: set[Path] = set()
-
-    def path_for(self, place: Place) -> Path | None:
-        """The file that was tuned for a place; ``None``: there is none. A SpecError names several."""
-        match = [path for path, file in self.files.items() if file.place == place]
-        if len(match) > 1:
-            what, where = f"{len(match)} tuned files are for {_describe(place)}", ", ".join(map(str, match))
-            raise SpecError(what, where=where, remedy="name one of them")
-        self._used |= set(match)
-        return match[0] if match else None
-
-    def refuse_unused(self) -> None:
-        """Refuse a file that was named and fits no run, and folders of which no file does."""
-        unused = [path for path in self._named or self.files if path not in self._used]
-        if unused and (self._named or not self._used):
-            places = "; ".join(f"{path.name}: {_describe(self.files[path].place)}" for path in unused[:5])
-            raise SpecError(
-                f"no run is what a tuned file was tuned for: {places}",
-                where=str(unused[0]),
-                remedy="tune the configuration that is run with seu-bench tune, or leave --tuned out",
-            )
-
-
-def _find_tuned(
-    request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str
-) -> tuple[TunedFile | None, bool]:
-    """Find the tuned file of a run, if it asks for one or its protocol has one, and whether it is the protocol's.
-
-    A SpecError: it is missing, was changed, or was tuned for something else than ``place``.
-    """
-    default = benchmark.protocols[place[2]].tuned.get(configuration)
-    is_default = request.tuned is None
-    name = str(default) if is_default and default is not None else request.tuned
-    if name is None:
-        return None, is_default
-    files = TunedFiles(request.results, [name])
-    if (path := files.path_for(place)) is not None:
-        return files.files[path], is_default
-    if is_default and all(it.place[-1] != place[-1] for it in files.files.values()):
-        return None, is_default  # the scenario was changed, and nothing is tuned for this one
-    files.refuse_unused()
-    raise SpecError("the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune")
-
-
-def _describe(place: Place) -> str:
-    benchmark, version, protocol, *names, scenario = place
-    told = f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"
-    return told if scenario == "task" else f"{told}, scenario {scenario}"

@@ -29,10 +29,11 @@ from seu_bench.data.encoding import layer_columns
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
+from seu_bench.engine.encoders import find_record_encoder
 from seu_bench.engine.model_card import ModelCard
 from seu_bench.engine.prediction import Predictions, concatenate, sample_batches
-from seu_bench.engine.resolve import find_backbone, find_component, find_space, named_encoder
-from seu_bench.errors import PluginError, RequestError, ResultsError, SeuBenchError
+from seu_bench.engine.resolve import find_backbone, find_component, find_space
+from seu_bench.errors import PluginError, ResultsError, SeuBenchError
 from seu_bench.models.encoder import Encoder
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
@@ -348,17 +349,6 @@ def build_model(
         remedy = f"install what made it (see {command('show', str(path.parent))}), or {_MAKE_AGAIN}"
         remedy = getattr(error, "remedy", None) or remedy
         raise _unusable(path, f"the model of run {record.run_id} cannot be built: {what}", remedy) from error
-
-
-def find_record_encoder(registry: Registry, record: Record) -> Encoder | None:
-    """The pretrained network of a record; ``None``: it has none. A RequestError: its weights are others here."""
-    if record.encoder is None:
-        return None
-    encoder = named_encoder(registry, record.encoder.name).load()
-    if (found := encoder.info.sha256) != record.encoder.sha256:
-        what = f"the weights of encoder {record.encoder.name!r} are not the run's: {found}, not {record.encoder.sha256}"
-        raise RequestError(what, where="encoder", remedy=f"install those of {record.encoder.source}")
-    return encoder
 
 
 def _context(registry: Registry, record: Record) -> StrategyContext:

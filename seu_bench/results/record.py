@@ -286,16 +286,10 @@ class Record(Versioned):
     @property
     def encoder_sizes(self) -> dict[str, int]:
         """Sizes of a pretrained network that are not counted with the model, by the names of the record's fields."""
-        found = self.encoder
-        if found is None:
+        if (it := self.encoder) is None:
             return {}
-        macs = found.macs if self.input_kind == "features" else 0
-        return {
-            "params_total": found.params,
-            "params_active": found.params,
-            "macs": macs,
-            "memory_bytes": found.bytes,
-        }
+        macs = it.macs if self.input_kind == "features" else 0
+        return {"params_total": it.params, "params_active": it.params, "macs": macs, "memory_bytes": it.bytes}
 
     @property
     def learner(self) -> str:

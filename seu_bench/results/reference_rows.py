@@ -60,7 +60,7 @@ def missing_references(records: Sequence[Record], results: Path | None = None) -
         results: the folder that they are in, for the command; ``None``: it is not the reader's own.
     """
     there = {reference_of(record) for record in records}
-    wanted = REQUIRED if records[0].scenario == "task" else WITHOUT_TASKS
+    wanted: tuple[str, ...] = REQUIRED if records[0].scenario == "task" else WITHOUT_TASKS
     wanted = ("joint",) if records[0].encoder is not None else wanted
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not missing:
