@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 #: Keys of a record per task whose last value is the metric of that name.
 _PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
-_RARE: Final = ("tuning_passes", "mask_bits")
+_RARE: Final = ("tuning_passes", "mask_bits", "memory_added_bytes")
 
 
 @dataclass(frozen=True)
