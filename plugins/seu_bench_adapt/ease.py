@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -18,23 +18,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import Phase, StrategyContext, TaskData
-from seu_bench_adapt.units import AdaptedEncoder, Bottleneck
-
-#: Factor of cosines, which are logits of the head that trains adapters.
-SCALE: Final = 16.0
-
-
-class CosineHead(nn.Module):
-    """Cosines with a vector per class, times :data:`SCALE`."""
-
-    def __init__(self, features: int, classes: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(classes, features))
-        nn.init.kaiming_uniform_(self.weight)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits ``[N, classes]`` of features ``[N, F]``."""
-        return SCALE * normalize(features) @ normalize(self.weight).T
+from seu_bench_adapt.units import AdaptedEncoder, Bottleneck, CosineHead, spread
 
 
 class SubspaceEnsemble(MultiHeadModel):
@@ -115,9 +99,7 @@ class SubspaceEnsemble(MultiHeadModel):
         if self.training and self.head is not None:
             classes = self.classes_per_task
             outputs = sum(classes[: last + 1]) if self.scenario == "class" else classes[last]
-            logits: Tensor = self.head(self.features(x, [last])[0])
-            every = logits.new_full((len(x), outputs), torch.finfo(logits.dtype).min)
-            return every.index_copy(1, torch.tensor(self.labels[last], device=x.device), logits)
+            return spread(self.head(self.features(x, [last])[0]), self.labels[last], outputs)
         if not 0 <= task_label < len(self.prototypes):
             raise not_learned(task_label, "adapters")
         tasks = [task_label] if self.scenario == "task" else [*range(len(self.prototypes))]

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.functional import normalize
 
 from seu_bench.errors import RequestError
 from seu_bench.models.encoder import Encoder
@@ -113,3 +114,26 @@ class AdaptedEncoder:
             maps = unit(maps if place == 0 else self.encoder.layers[self.first + place](maps))
             found.append(self.encoder.pool(maps))
         return found
+
+
+#: Factor of cosines, which are logits of the head that trains adapters.
+SCALE: Final = 16.0
+
+
+class CosineHead(nn.Module):
+    """Cosines with a vector per class, times :data:`SCALE`."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(classes, features))
+        nn.init.kaiming_uniform_(self.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits ``[N, classes]`` of features ``[N, F]``."""
+        return SCALE * normalize(features) @ normalize(self.weight).T
+
+
+def spread(logits: Tensor, labels: Sequence[int], outputs: int) -> Tensor:
+    """Logits ``[N, outputs]`` with those of ``labels`` at their places, and the lowest number elsewhere."""
+    every = logits.new_full((len(logits), outputs), torch.finfo(logits.dtype).min)
+    return every.index_copy(1, torch.tensor(labels, device=logits.device), logits)
