@@ -30,7 +30,7 @@ class Normaliser:
         background: ``[1, 3, 1, 1]``, colour of the background of grey images; ``None``: they stay grey.
         mean, std: ``[C]``, of pixels in [0, 1], or of columns; one value may stand for all.
         kind: of samples.
-        resize: height and width that images are brought to, bilinear and antialiased; ``None``: they stay.
+        resize: height and width that images are brought to, bicubic and antialiased; ``None``: they stay.
     """
 
     pad: int
@@ -111,7 +111,7 @@ class Normaliser:
 
 
 def resize_pixels(images: Tensor, size: int) -> Tensor:
-    """Images ``[N, C, H, W]`` of ``size`` pixels on each side: bilinear, antialiased where they shrink.
+    """Images ``[N, C, H, W]`` of ``size`` pixels on each side: bicubic, antialiased where they shrink.
 
     As two products of matrices, which are the same in every format that a model is exported to.
     """
@@ -124,7 +124,10 @@ def _shares(length: int, size: int, device: torch.device) -> Tensor:
     scale = length / size
     centers = (torch.arange(size, device=device) + 0.5) * scale
     away = (torch.arange(length, device=device) + 0.5 - centers.unsqueeze(1)).abs()
-    shares = (1 - away / max(scale, 1.0)).clamp(min=0)
+    away = away / max(scale, 1.0)
+    near = (1.5 * away - 2.5) * away.square() + 1
+    far = ((2.5 - 0.5 * away) * away - 4) * away + 2  # R. Keys, 1981, a = -1/2
+    shares = torch.where(away < 1, near, torch.where(away < 2, far, 0.0))
     return shares / shares.sum(dim=1, keepdim=True)
 
 
