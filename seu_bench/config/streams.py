@@ -57,9 +57,13 @@ class InputSpec(Identified):
     They are computed from all training images of the data set, or, where nothing may look ahead (``normalise =
     "first_task"``), from those that the stream's first task is trained on, for all tasks.
 
+    ``resize`` brings images to so many pixels on each side before they are normalised. Where an ``encoder``, a
+    pretrained network, is named (``seu-bench list encoders``), images are normalised as it was trained, and methods get
+    its features, of the ``layers`` named, by default of the last one.
+
     Of features ``(x - mean) / std`` per column is all that is done, and of tokens nothing."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"color", "augment", "normalise"})
+    later: ClassVar[frozenset[str]] = frozenset({"color", "augment", "normalise", "resize", "encoder", "layers"})
 
     mean: tuple[float, ...] | None = None
     std: tuple[PositiveFloat, ...] | None = None
@@ -68,6 +72,9 @@ class InputSpec(Identified):
     color: Literal["random"] | Color | None = None
     augment: Augmentation = Augmentation()
     normalise: Literal["data_set", "first_task"] = "data_set"
+    resize: PositiveInt | None = None
+    encoder: str | None = None
+    layers: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _check_channels(self) -> Self:
@@ -75,6 +82,10 @@ class InputSpec(Identified):
             raise ValueError("mean and std go together: give both, or none to have them computed")
         if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
             raise ValueError("mean and std need the same number of channels")
+        if self.layers is not None and self.encoder is None:
+            raise ValueError("layers are those of an encoder: give input.encoder, or leave layers out")
+        if self.encoder is not None and (self.augment != Augmentation() or self.channels not in (None, 3)):
+            raise ValueError("an encoder takes coloured images as they are: leave augment and channels out")
         if self.color is not None and self.channels not in (None, 3):
             raise ValueError("coloured images have 3 channels: give channels = 3, or no channels")
         return self
@@ -256,6 +267,15 @@ class DrawnTasks(Stream):
 
 
 StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | DrawnTasks, Field(discriminator="kind")]
+
+
+def stream_inputs(stream: Stream) -> list[InputSpec]:
+    """The inputs of all tasks of a stream."""
+    if isinstance(stream, DatasetSequence):
+        return [task.input for task in stream.tasks.values()]
+    if isinstance(stream, DrawnTasks):
+        return [*stream.sources.values()]
+    return [stream.input] if isinstance(stream, ClassSplit | Permutation) else []
 
 
 def stream_identity(stream: Stream) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from seu_bench.utils.rehearsing import abridge, active_rehearsal
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Pads images, divides by 255, colours the background, then ``(x - mean) / std`` per channel, image by image.
+    """Pads images, divides by 255, colours the background, resizes, then ``(x - mean) / std`` per channel.
 
     Of features the last step alone is done, per column; tokens stay as they are.
 
@@ -30,6 +30,7 @@ class Normaliser:
         background: ``[1, 3, 1, 1]``, colour of the background of grey images; ``None``: they stay grey.
         mean, std: ``[C]``, of pixels in [0, 1], or of columns; one value may stand for all.
         kind: of samples.
+        resize: height and width that images are brought to, bicubic and antialiased; ``None``: they stay.
     """
 
     pad: int
@@ -37,6 +38,7 @@ class Normaliser:
     mean: Tensor
     std: Tensor
     kind: InputKind = "image"
+    resize: int | None = None
 
     @classmethod
     def of(cls, spec: InputSpec, info: DatasetInfo, images: Iterable[NDArray[Any]]) -> Self:
@@ -50,7 +52,8 @@ class Normaliser:
                 average, deviation = color + (1 - color) * average, (1 - color) * deviation
             mean, std = tuple(average.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
         channels = info.channels if color is None else 3
-        if len(mean) not in (1, channels) and kind != "tokens":
+        repeats = spec.encoder is not None and channels == 1
+        if len(mean) not in (1, channels) and kind != "tokens" and not repeats:
             of = f"images of {channels} channels" if kind == "image" else f"{channels} features"
             raise RequestError(
                 f"{len(mean)} means for {of}",
@@ -58,12 +61,18 @@ class Normaliser:
                 remedy=f"give input.mean and input.std one value per {'channel' if kind == 'image' else 'column'}",
             )
         background = None if color is None else torch.from_numpy(color).float().view(1, -1, 1, 1)
-        return cls(spec.pad, background, torch.tensor(mean), torch.tensor(std), kind)
+        return cls(spec.pad, background, torch.tensor(mean), torch.tensor(std), kind, spec.resize)
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Shape of an input that is made of a sample of this shape."""
-        channels, *sides = shape
-        return channels if self.background is None else 3, *(side + 2 * self.pad for side in sides)
+        channels, sides = shape[0], self.sides(self.pad, self.resize, shape)
+        channels = channels if self.background is None else 3
+        return max(channels, len(self.mean)) if self.kind == "image" else channels, *sides
+
+    @staticmethod
+    def sides(pad: int, resize: int | None, shape: Sequence[int]) -> tuple[int, ...]:
+        """Height and width of an input that is made of an image ``(C, H, W)``."""
+        return tuple(resize or side + 2 * pad for side in shape[1:])
 
     def augmenter(self, asked: Augmentation, channels: int) -> Augmenter | None:
         """What augments inputs of so many channels; ``None`` where nothing is asked for."""
@@ -77,7 +86,8 @@ class Normaliser:
         background = None if self.background is None else tuple(self.background.flatten().tolist())
         values = {"mean": tuple(self.mean.tolist()), "std": tuple(self.std.tolist())}
         whole = {"shape": shape, "pad": self.pad, "background": background, **values}
-        return {**whole, "permutation_seed": permutation_seed}
+        resize = {} if self.resize is None else {"resize": self.resize}
+        return {**whole, "permutation_seed": permutation_seed, **resize}
 
     def to(self, device: torch.device) -> Normaliser:
         """Copy to another device."""
@@ -93,7 +103,32 @@ class Normaliser:
         values = torch.nn.functional.pad(images, (self.pad,) * 4).float().div_(255)
         if self.background is not None:
             values = self.background + (1 - self.background) * values
+        if self.resize is not None:
+            values = resize_pixels(values, self.resize)
+        if len(self.mean) > values.shape[1]:
+            values = values.expand(-1, len(self.mean), -1, -1).contiguous()
         return values.sub_(self.mean.view(1, -1, 1, 1)).div_(self.std.view(1, -1, 1, 1))
+
+
+def resize_pixels(images: Tensor, size: int) -> Tensor:
+    """Images ``[N, C, H, W]`` of ``size`` pixels on each side: bicubic, antialiased where they shrink.
+
+    As two products of matrices, which are the same in every format that a model is exported to.
+    """
+    rows, columns = (_shares(length, size, images.device) for length in images.shape[2:])
+    return rows @ images @ columns.T
+
+
+def _shares(length: int, size: int, device: torch.device) -> Tensor:
+    """Shares ``[size, length]`` that pixels have in those of another length."""
+    scale = length / size
+    centers = (torch.arange(size, device=device) + 0.5) * scale
+    away = (torch.arange(length, device=device) + 0.5 - centers.unsqueeze(1)).abs()
+    away = away / max(scale, 1.0)
+    near = (1.5 * away - 2.5) * away.square() + 1
+    far = ((2.5 - 0.5 * away) * away - 4) * away + 2  # R. Keys, 1981, a = -1/2
+    shares = torch.where(away < 1, near, torch.where(away < 2, far, 0.0))
+    return shares / shares.sum(dim=1, keepdim=True)
 
 
 def feature_statistics(parts: Iterable[NDArray[np.float32]]) -> tuple[np.ndarray, np.ndarray]:

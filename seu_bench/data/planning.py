@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Permutati
 from seu_bench.data.dataset import DatasetInfo, InputShape
 from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
+
+if TYPE_CHECKING:
+    from seu_bench.data.encoding import StreamEncoder
 
 Rows: TypeAlias = NDArray[np.int64]
 
@@ -131,6 +134,7 @@ def plan_stream(
     *,
     first_tasks: int | None = None,
     evaluation: Evaluation = "test",
+    encoder: StreamEncoder | None = None,
 ) -> StreamPlan:
     """Shape and sizes of a stream, or of its first tasks; withheld validation images count as test images."""
     tasks = ordered_tasks(spec, infos, seed)
@@ -141,10 +145,13 @@ def plan_stream(
         )
     pools = class_pools(tasks, {name: _per_class(info, "train") for name, info in infos.items()})
     tasks = tasks[:first_tasks]
-    shapes = {task.name: _input_shape(infos[task.dataset], task.input) for task in tasks}
+    shapes = {task.name: _input_shape(infos[task.dataset], task.input, encoder) for task in tasks}
     if isinstance(spec.stream, Permutation) and infos[spec.stream.dataset].kind == "tokens":
         what = "permutes samples that are tokens, whose place means nothing without their order"
         raise refusal(spec, spec.stream.dataset, "stream.kind", what, "choose another kind of stream, e.g. 'classes'")
+    if isinstance(spec.stream, Permutation) and encoder is not None:
+        what = "permutes pixels, of which no encoder makes features"
+        raise refusal(spec, spec.stream.dataset, "stream.input.encoder", what, "leave the encoder out")
     if len(set(shapes.values())) > 1:
         told = (f"{name} {it.shape if it.kind == 'image' else it}" for name, it in shapes.items())
         what = f"has tasks that differ in shape: {', '.join(told)}"
@@ -185,7 +192,7 @@ def plan_stream(
                 held,
                 tests,
                 # A grey image is repeated in batches only, a coloured one is stored.
-                stored_channels=info.channels if task.input.color is None else 3,
+                stored_channels=None if encoder else info.channels if task.input.color is None else 3,
                 class_names=class_names(info, added) or tuple(map(str, added)),
                 is_one_class=scenario != "class" and sum(map(bool, _each(info, "train", task.labels))) < 2,
                 labels=tuple(numbers),
@@ -234,21 +241,23 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
     return sum(min(count, most or count) for count in _each(info, split, task.labels))
 
 
-def _input_shape(info: DatasetInfo, spec: InputSpec) -> InputShape:
+def _input_shape(info: DatasetInfo, spec: InputSpec, encoder: StreamEncoder | None) -> InputShape:
     if info.kind != "image":
         known = ("mean", "std", "normalise") if info.kind == "features" else ("normalise",)
         if asked := [f"input.{key}" for key in spec.model_dump(exclude_defaults=True) if key not in known]:
             what = f"data set {info.name!r} has {info.input}, and {', '.join(asked)} cannot be done to them"
             raise RequestError(what, where=", ".join(asked), remedy="leave it out: it is for images")
         return info.input
-    channels = spec.channels or (3 if spec.color is not None else info.channels)
+    channels = spec.channels or (3 if spec.color is not None or encoder is not None else info.channels)
     if info.channels not in (channels, 1) or (spec.color is not None and info.channels != 1):
         raise RequestError(
             f"data set {info.name!r} has {info.channels} channels, which cannot be repeated to {channels} or coloured",
             where="input.channels, input.color",
             remedy="leave them out: they are for grey images only",
         )
-    return InputShape("image", (channels, info.height + 2 * spec.pad, info.width + 2 * spec.pad))
+    if encoder is not None and encoder.makes_samples:
+        return InputShape("features", (len(encoder.columns(spec.layers)),))
+    return InputShape("image", (channels, *(spec.resize or side + 2 * spec.pad for side in (info.height, info.width))))
 
 
 def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tuple[int, int]:

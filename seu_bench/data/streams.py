@@ -22,7 +22,8 @@ from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
 from seu_bench.config.streams import DatasetSequence, DrawnTasks, InputSpec, stream_identity
 from seu_bench.data.avalanche import TaskDataset
-from seu_bench.data.dataset import RawDataset, blocks, require_memory
+from seu_bench.data.dataset import DatasetInfo, RawDataset, blocks, require_memory
+from seu_bench.data.encoding import StreamEncoder
 from seu_bench.data.images import AbsentStore, FileStore, Normaliser, Store, TaskImages
 from seu_bench.data.planning import Rows, StreamPlan, TaskPlan, class_rows, plan_stream, validation_share, withheld
 from seu_bench.data.tasks import (
@@ -87,6 +88,7 @@ def build_stream(
     first_tasks: int | None = None,
     evaluation: Evaluation = "test",
     learned: int = 0,
+    encoder: StreamEncoder | None = None,
 ) -> TaskStream:
     """Build the tasks of a benchmark.
 
@@ -100,6 +102,7 @@ def build_stream(
         evaluation: ``validation`` reads no test images: half of each task's validation images takes their place.
         learned: how many tasks are only evaluated. Of data sets that no other task needs no more than test images are
             held, as 8-bit pixels.
+        encoder: the pretrained network whose features samples are, or by which images are normalised.
 
     Returns:
         The stream, its tasks in the order of learning.
@@ -118,7 +121,7 @@ def build_stream(
     raw = {name: read(name) for name in track(dataset_names(spec), "reading data sets")}
     infos = {name: data.info for name, data in raw.items()}
     spec = number_classes(spec, infos.__getitem__)
-    excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation}
+    excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation, "encoder": encoder}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
     tasks = ordered_tasks(spec, infos, seed)
     by_class = class_rows(tasks, {name: data.train.labels for name, data in raw.items()}, seed)[:first_tasks]
@@ -135,7 +138,10 @@ def build_stream(
         own = [rows for task, splits in drawn if (task.dataset, task.input) == (name, source) for rows in splits]
         by_first = source.normalise == "first_task"
         images = blocks(raw[first.dataset].train.images, first_rows) if by_first else blocks(raw[name].train.images)
-        return _store(raw[name], Normaliser.of(source, infos[name], images), np.unique(np.concatenate(own)), device)
+        normaliser, used = _normaliser(source, infos[name], images, encoder), np.unique(np.concatenate(own))
+        if encoder is not None and encoder.makes_samples:
+            return _encoded_store(raw[name], normaliser, used, encoder, source.layers, device)
+        return _store(raw[name], normaliser, used, device)
 
     found: list[TaskSplits] = []
     planned: list[TaskPlan] = []
@@ -145,6 +151,7 @@ def build_stream(
         images, normaliser, used = store(task.dataset, task.input)
         info = raw[task.dataset].info
         inputs.append(normaliser.document(info.input.shape, task.permutation_seed))
+        inputs[-1] |= {} if encoder is None else encoder.document(task.input.layers)
         permutation = None
         if task.permutation_seed is not None:
             # The store's channels, not the plan's: grey images are permuted before they are repeated.
@@ -230,13 +237,35 @@ def _store(data: RawDataset, normalise: Normaliser, used: Rows, device: torch.de
     it has all images, of which batches are read.
     """
     train, test = data.train.images, data.test.images
-    if isinstance(train, np.memmap) or len(train) < len(data.train):
+    if isinstance(train, np.memmap) or len(train) < len(data.train) or normalise.resize is not None:
         first, last = len(data.train) - len(train), len(data.train) + len(test)
         return FileStore(train, test, normalise.to(device), device), normalise, np.arange(first, last)
     require_memory(data.info.name, len(used), normalise.shape(data.info.input.shape), bytes_per_pixel=4)
     is_test = used >= len(train)
     raw = np.concatenate([train[used[~is_test]], test[used[is_test] - len(train)]])
     return normalise(torch.from_numpy(raw)).to(device), normalise, used
+
+
+def _normaliser(source: InputSpec, info: DatasetInfo, images: Any, encoder: StreamEncoder | None) -> Normaliser:
+    if encoder is not None:
+        source = source.model_copy(update={"mean": encoder.info.mean, "std": encoder.info.std})
+    return Normaliser.of(source, info, images)
+
+
+def _encoded_store(
+    data: RawDataset,
+    normalise: Normaliser,
+    used: Rows,
+    encoder: StreamEncoder,
+    layers: tuple[int, ...] | None,
+    device: torch.device,
+) -> tuple[Store, Normaliser, Rows]:
+    """Features in place of inputs; of data sets whose training images are not read, those of test images alone."""
+    images = FileStore(data.train.images, data.test.images, normalise.to(device), device)
+    absent = len(data.train) - len(images.train)
+    used = used[used >= absent]
+    made = {**normalise.document(data.info.input.shape, None), "data": data.checksum()}
+    return encoder.features(images, used, absent, layers, made), normalise, used
 
 
 def _outputs(
@@ -262,6 +291,7 @@ def fingerprint(
     *,
     first_tasks: int | None = None,
     evaluation: Evaluation = "test",
+    encoder: StreamEncoder | None = None,
 ) -> str:
     """SHA-256 of the data sets as loaded and of how they are cut into tasks; the same for every seed."""
     parts: dict[str, Any] = {
@@ -275,4 +305,6 @@ def fingerprint(
         parts["first_tasks"] = first_tasks
     if evaluation != "test":
         parts["evaluation"] = evaluation
+    if encoder is not None:
+        parts["encoder"] = encoder.info.document()
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

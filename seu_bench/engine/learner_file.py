@@ -30,7 +30,18 @@ from seu_bench.utils.reading import read_file
 #: Fields of a record that a run and one that continues it have in common.
 _SETTINGS: Final = (
     *("strategy", "searcher", "creator", "options", "searcher_options", "creator_options", "seed", "scenario"),
-    *("limit", "synthetic", "precision", "threads", "evaluation", "attach", "input_kind", "input_shape", "vocabulary"),
+    *(
+        "limit",
+        "synthetic",
+        "precision",
+        "threads",
+        "evaluation",
+        "attach",
+        "input_kind",
+        "input_shape",
+        "vocabulary",
+        "encoder",
+    ),
 )
 _OF_TASKS: Final = ("task_classes", "task_class_names", "task_images", "task_inputs")
 _PLAIN: Final = (type(None), bool, int, float, str)

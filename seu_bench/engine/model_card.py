@@ -73,7 +73,12 @@ class ModelCard(Document):
         asked = record.options.get("infer_task")
         inferred = asked if record.scenario != "task" and asked in get_args(Certainty) else None
         is_told = record.scenario == "task" or len({*record.task_inputs}) > 1
-        is_image = record.input_kind == "image"
+        is_image = record.input_kind == "image" or record.encoder is not None
+        shape: SampleShape | None = record.input_shape
+        if record.input_kind == "features" and is_image:
+            first = record.task_inputs[0]
+            height, width = (first.resize or side + 2 * first.pad for side in first.shape[1:])
+            shape = (3, height, width)
         return cls(
             run_id=record.run_id,
             scenario=record.scenario,
@@ -83,8 +88,8 @@ class ModelCard(Document):
             classes=classes,
             task_classes=tuple(of_tasks),
             has_task_outputs=record.scenario == "task" or inferred is not None,
-            input_kind=record.input_kind,
-            input_shape=record.input_shape,
+            input_kind="image" if is_image else record.input_kind,
+            input_shape=shape,
             vocabulary=record.vocabulary,
             pixels=PIXELS if is_image else None,
             resize=RESIZE if is_image else None,

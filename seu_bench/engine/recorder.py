@@ -37,7 +37,7 @@ from seu_bench.results.record import (
 )
 from seu_bench.results.record_metrics import METRICS, compute_metrics
 from seu_bench.training.monitoring import AccuracyMatrix, AttachedValues, ModelSizes, has_state
-from seu_bench.training.stage import StageProgress
+from seu_bench.training.stage import EpochReport, StageProgress
 
 
 @dataclass
@@ -67,7 +67,7 @@ class RunRecorder:
         record = self._before = self.record
         classes = record.task_classes if record.scenario == "class" else ()
         self.matrix = AccuracyMatrix(len(record.task_names), classes=classes, labels=record.task_labels)
-        self.sizes = ModelSizes()
+        self.sizes = ModelSizes(record.encoder_sizes)
         found = make_attached(record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
@@ -84,6 +84,17 @@ class RunRecorder:
     def evaluators(self) -> list[PluginMetric[Any]]:
         """What a strategy's evaluation is to have."""
         return [self.matrix, self.sizes, *self.attached.values()]
+
+    def note_features(self, tasks: Iterable[int]) -> None:
+        """Count the features of the images of ``tasks`` as computed once, each by a stage of its own."""
+        record = self.record
+        if record.encoder is None or record.input_kind != "features":
+            return
+        noted = {stage.task for stage in self._stages if stage.name == "features"}
+        for task in (task for task in tasks if task not in noted):
+            images = sum(record.task_images[task][:2])
+            flops = 2 * record.encoder.macs * images
+            self.watch(StageProgress("features", task, 0, 0, EpochReport(), images, 0.0, done=True, flops=flops))
 
     @property
     def evaluated(self) -> int:
@@ -259,6 +270,7 @@ def initial_record(run: ResolvedRun, stream: TaskStream, device: str) -> Record:
         environment=describe_environment(device, compile=request.compile),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         task_inputs=stream.inputs,
+        encoder=run.encoder_record,
         **requested_fields(run, stream.plan),
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,18 +15,21 @@ from seu_bench.config.options import Options, build_options, did_you_mean, split
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
-from seu_bench.config.tuned import Place, TunedFile, tuned_path
+from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
+from seu_bench.data.encoding import StreamEncoder
 from seu_bench.data.own_folders import with_benchmark_file
 from seu_bench.data.planning import StreamPlan, plan_stream
 from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
+from seu_bench.engine.encoders import add_encoder, describe_encoder, find_encoder
 from seu_bench.engine.environment import require_memory
-from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, SpecError, UnknownNameError
+from seu_bench.engine.tuned_files import find_tuned
+from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
 from seu_bench.plugin.paths import attached_code, make_attached
-from seu_bench.plugin.registry import PACKAGE, Kind, Registry
-from seu_bench.results.record import CodeRecord
+from seu_bench.plugin.registry import PACKAGE, Kind, Registry, find_named
+from seu_bench.results.record import CodeRecord, EncoderRecord
 from seu_bench.training.interfaces import (
     BackboneFactory,
     Component,
@@ -64,6 +67,7 @@ class ResolvedRun:
     packages: Mapping[str, str]
     tuned: TunedFile | None = None
     code: tuple[CodeRecord, ...] = ()
+    encoder: StreamEncoder | None = None
 
     @property
     def limits(self) -> ImageLimits:
@@ -73,7 +77,7 @@ class ResolvedRun:
     @property
     def part(self) -> dict[str, Any]:
         """Which part of the stream is learned and measured on, as ``build_stream`` and ``plan_stream`` take it."""
-        return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation}
+        return {"first_tasks": self.spec.first_tasks, "evaluation": self.spec.evaluation, "encoder": self.encoder}
 
     @property
     def shorter(self) -> str | None:
@@ -106,8 +110,19 @@ class ResolvedRun:
 
     def plan(self) -> StreamPlan:
         """The stream's shape and sizes without loading data."""
+        return self._plan(**self.part)
+
+    def _plan(self, **part: Any) -> StreamPlan:
         infos = _infos(self.sources, self.packages, self.request.data_root)
-        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **self.part)
+        return plan_stream(self.spec.benchmark, infos, self.limits, self.spec.seed, **part)
+
+    @cached_property
+    def encoder_record(self) -> EncoderRecord | None:
+        """The pretrained network of the stream, as the record has it."""
+        if self.encoder is None:
+            return None
+        images = replace(self.encoder, makes_samples=False)
+        return describe_encoder(self.encoder, self._plan(**self.part | {"encoder": images}).input)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""
@@ -117,7 +132,9 @@ class ResolvedRun:
         if (fixed := self.fixed_parameters(context)) is not None:
             require_memory(fixed, context.device)  # a rehearsal has the weights
         cost = self.strategy.cost(context)
-        return cost if inference is None else all_paths_cost(cost)
+        cost = cost if inference is None else all_paths_cost(cost)
+        encoder = self.encoder_record
+        return cost if encoder is None else add_encoder(cost, encoder, context.plan)
 
     def fixed_parameters(self, context: StrategyContext) -> int | None:
         """Parameters of the network, counted without its weights; ``None`` where the strategy lets it grow."""
@@ -147,6 +164,7 @@ class ResolvedRun:
             creator=self.creator,
             backbone=self.backbone,
             space=self.space,
+            encoder=None if self.encoder is None or self.encoder.makes_samples else self.encoder.network,
             compute=self.request.compute,
             **more,
         )
@@ -203,14 +221,17 @@ def choose_strategy(
     protocol: ProtocolSpec,
     given: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
+    *,
+    on_encoder: bool = False,
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults`` and the protocol's. A RequestError says what does not fit together.
+    Below those are the preset's, the ``defaults`` and the protocol's;
+    ``on_encoder`` the backbone is a linear head. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
-    backbone = protocol.model.backbone
+    backbone = "linear" if on_encoder else protocol.model.backbone
     network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
     layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
@@ -253,10 +274,13 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
     which = benchmark.name, benchmark.version, protocol_name, request.strategy
     place = (*which, names.get("searcher"), names.get("creator"), scenario)
-    tuned, is_default = _find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
+    tuned, is_default = find_tuned(request, benchmark, place, "-".join([request.strategy, *other]))
     chosen, prepare = tuned.options if tuned else {}, factory.options.prepare
     given = prepare({} if is_default else chosen) | prepare(request.options)
-    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], given, chosen if is_default else {})
+    encoder = find_encoder(registry, benchmark, factory, request.data_root)
+    on_encoder = encoder is not None and encoder.makes_samples
+    layers = given, chosen if is_default else {}
+    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], *layers, on_encoder=on_encoder)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     sources, packages = _find_sources(registry, benchmark)
@@ -284,10 +308,16 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     replaced = {*request.options, *(picked.preset if is_default else ())}
     tuned = tuned if chosen.keys() - replaced else None
     for name, used in sources.items():
-        _require_input(registry, request.strategy, picked, getattr(used, "kind", "image"), name)
+        kind: InputKind = getattr(used, "kind", "image")
+        if encoder is not None and kind != "image":
+            what = f"data set {name!r} has {_plural([kind])}, of which no encoder makes features"
+            raise RequestError(what, where="input.encoder", remedy="leave the encoder out")
+        _require_input(registry, request.strategy, picked, "features" if on_encoder else kind, name)
     code = _code(registry, request, picked, packages)
     parts = components.get("searcher"), components.get("creator"), picked.backbone, picked.space
-    run = ResolvedRun(request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code)
+    run = ResolvedRun(
+        request, spec, overrides, factory, picked.options, *parts, sources, packages, tuned, code, encoder
+    )
     run.refuse_tuned_seed(request.seed)
     return run
 
@@ -352,15 +382,8 @@ def find_space(registry: Registry, options: Options) -> SpaceFactory | None:
 
 def named_backbone(registry: Registry, name: str) -> BackboneFactory:
     """The backbone ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
-    kind, colon, which = name.partition(":")
-    factory = registry.backbones.find(kind).factory
-    select = getattr(factory, "select", None)
-    if bool(colon) != (select is not None):
-        what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
-        remedy = f"give backbone={kind}" if select is None else f"name one of them: backbone={kind}:NAME"
-        raise RequestError(what, where=f"backbone = {name!r}", remedy=remedy)
-    chosen: BackboneFactory = factory if select is None else select(which)
-    return chosen
+    found: BackboneFactory = find_named(registry.backbones, name, "backbone")
+    return found
 
 
 def scenarios_of(factory: StrategyFactory, options: Options | None = None) -> tuple[str, ...]:
@@ -429,65 +452,3 @@ def _plural(kinds: Iterable[str]) -> str:
 def taken_inputs(factory: BackboneFactory | SpaceFactory) -> Sequence[str]:
     """Return the kinds of samples that a network or a search space takes."""
     return getattr(factory, "inputs", ("image",))
-
-
-class TunedFiles:
-    """Tuned files that were asked for by path, by id (in the results folder) or by folder, each read once.
-
-    Raises:
-        SpecError: a file is missing, or was changed after it was written.
-    """
-
-    def __init__(self, results: Path, names: Sequence[str]) -> None:
-        paths = [tuned_path(results, name) for name in names]
-        self._named = [path for path in paths if not path.is_dir()]
-        found = [*self._named, *(file for path in paths if path.is_dir() for file in sorted(path.glob("*.toml")))]
-        self.files = {path: TunedFile.read(path) for path in found}
-        self._used: set[Path] = set()
-
-    def path_for(self, place: Place) -> Path | None:
-        """The file that was tuned for a place; ``None``: there is none. A SpecError names several."""
-        match = [path for path, file in self.files.items() if file.place == place]
-        if len(match) > 1:
-            what, where = f"{len(match)} tuned files are for {_describe(place)}", ", ".join(map(str, match))
-            raise SpecError(what, where=where, remedy="name one of them")
-        self._used |= set(match)
-        return match[0] if match else None
-
-    def refuse_unused(self) -> None:
-        """Refuse a file that was named and fits no run, and folders of which no file does."""
-        unused = [path for path in self._named or self.files if path not in self._used]
-        if unused and (self._named or not self._used):
-            places = "; ".join(f"{path.name}: {_describe(self.files[path].place)}" for path in unused[:5])
-            raise SpecError(
-                f"no run is what a tuned file was tuned for: {places}",
-                where=str(unused[0]),
-                remedy="tune the configuration that is run with seu-bench tune, or leave --tuned out",
-            )
-
-
-def _find_tuned(
-    request: Request, benchmark: BenchmarkSpec, place: Place, configuration: str
-) -> tuple[TunedFile | None, bool]:
-    """Find the tuned file of a run, if it asks for one or its protocol has one, and whether it is the protocol's.
-
-    A SpecError: it is missing, was changed, or was tuned for something else than ``place``.
-    """
-    default = benchmark.protocols[place[2]].tuned.get(configuration)
-    is_default = request.tuned is None
-    name = str(default) if is_default and default is not None else request.tuned
-    if name is None:
-        return None, is_default
-    files = TunedFiles(request.results, [name])
-    if (path := files.path_for(place)) is not None:
-        return files.files[path], is_default
-    if is_default and all(it.place[-1] != place[-1] for it in files.files.values()):
-        return None, is_default  # the scenario was changed, and nothing is tuned for this one
-    files.refuse_unused()
-    raise SpecError("the folder holds no tuned file", where=f"--tuned {name}", remedy="make one with seu-bench tune")
-
-
-def _describe(place: Place) -> str:
-    benchmark, version, protocol, *names, scenario = place
-    told = f"{' + '.join(filter(None, names))} on {benchmark} version {version}, protocol {protocol}"
-    return told if scenario == "task" else f"{told}, scenario {scenario}"

@@ -264,6 +264,7 @@ class _Run:
             if number < self.recorder.evaluated:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
+                self.recorder.note_features(range(task + 1))
                 self.strategy.train(experiences, eval_streams=streams)
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])

@@ -25,13 +25,16 @@ from seu_bench.config.commands import command
 from seu_bench.config.options import build_options, format_errors
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.data.dataset import InputShape
+from seu_bench.data.encoding import layer_columns
 from seu_bench.data.images import Normaliser
 from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.data.tasks import shuffle_indices
+from seu_bench.engine.encoders import find_record_encoder
 from seu_bench.engine.model_card import ModelCard
 from seu_bench.engine.prediction import Predictions, concatenate, sample_batches
 from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
+from seu_bench.models.encoder import Encoder
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry, use_plugins
@@ -147,13 +150,22 @@ def _unusable(path: Path, what: str, remedy: str = _MAKE_AGAIN) -> ResultsError:
 
 
 class RawInput(nn.Module):
-    """Makes a network's input ``takes`` of samples as the data set has them, e.g. 8-bit images ``[N, C, H, W]``."""
+    """Makes a network's input ``takes`` of samples as the data set has them, e.g. 8-bit images ``[N, C, H, W]``.
 
-    def __init__(self, given: TaskInput, takes: InputShape) -> None:
+    Where ``layers`` of an encoder are read, the input is their features.
+    """
+
+    def __init__(self, given: TaskInput, takes: InputShape, encoder: Encoder | None = None) -> None:
         super().__init__()
+        # Not a module of this one, so that its weights are no part of any model's.
+        self.encoder = [] if given.layers is None or encoder is None else [encoder]
+        self.columns: Tensor | None = None
+        if given.layers is not None and encoder is not None:
+            self.columns = torch.from_numpy(layer_columns(encoder.info.widths, given.layers))
+            takes = InputShape("image", (3, *Normaliser.sides(given.pad, given.resize, given.shape)))
         background = None if given.background is None else torch.tensor(given.background).view(1, -1, 1, 1)
         mean, std = torch.tensor(given.mean), torch.tensor(given.std)
-        self.normalise = Normaliser(given.pad, background, mean, std, takes.kind)
+        self.normalise = Normaliser(given.pad, background, mean, std, takes.kind, given.resize)
         self.shape, self.takes = given.shape, takes
         made = self.normalise.shape(given.shape)
         if len(made) != len(takes.shape) or made[1:] != takes.shape[1:]:
@@ -168,7 +180,10 @@ class RawInput(nn.Module):
         samples = self.normalise(raw).to(self.takes.dtype)
         if self.order is not None:
             samples = samples.flatten(1).index_select(1, self.order).view_as(samples)
-        return samples.expand(-1, *self.takes.shape)
+        samples = samples.expand(-1, *self.takes.shape)
+        for encoder in self.encoder:
+            samples = encoder.readings(samples)[:, self.columns]
+        return samples
 
 
 class LearnedModel(nn.Module):
@@ -190,7 +205,13 @@ class LearnedModel(nn.Module):
         inference: chooses the task of each image; ``None``: it is told, or one head answers.
     """
 
-    def __init__(self, network: MultiHeadModel, record: Record, inference: TaskInference | None = None) -> None:
+    def __init__(
+        self,
+        network: MultiHeadModel,
+        record: Record,
+        inference: TaskInference | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
         super().__init__()
         self.network = network
         self.inference = inference
@@ -202,7 +223,7 @@ class LearnedModel(nn.Module):
         self.learned = self.card.learned
         self.input_shape = record.input_shape
         self.inputs = [
-            RawInput(it, InputShape(record.input_kind, record.input_shape or it.shape, record.vocabulary))
+            RawInput(it, InputShape(record.input_kind, record.input_shape or it.shape, record.vocabulary), encoder)
             for it in record.task_inputs
         ]
         self.genotypes = record.genotypes
@@ -320,7 +341,8 @@ def build_model(
             raise TypeError(f"strategy {record.strategy!r} has a {kind} for a model, no MultiHeadModel")
         network.load_architecture(seal.architecture)
         _fill(network, tensors)
-        return LearnedModel(network, record, task_inference(context))
+        encoder = None if context.encoder is not None else find_record_encoder(registry, record)
+        return LearnedModel(network, record, task_inference(context), encoder)
     except Exception as error:
         # Whatever is wrong here lies in the two files, or in a plugin that is not the one that made them.
         what = error.what if isinstance(error, SeuBenchError) else f"{type(error).__name__}: {error}"
@@ -351,6 +373,7 @@ def _context(registry: Registry, record: Record) -> StrategyContext:
         creator=find_component(registry, "creator", record.creator, record.creator_options),
         backbone=find_backbone(registry, options),
         space=find_space(registry, options),
+        encoder=find_record_encoder(registry, record) if getattr(factory, "uses_encoder", False) else None,
         restores=True,
     )
 

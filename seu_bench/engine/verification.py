@@ -239,6 +239,7 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterato
             except Exception as error:
                 faults.append(f"{name}[{place}]: it cannot be counted: {type(error).__name__}: {error}")
                 continue
+            found += record.encoder_sizes.get(name, 0)
             if values[place] != found:
                 faults.append(f"{name}[{place}]: recorded {values[place]}, found {found}")
         yield Check.of(name, faults, "counted after the last task" if at_end else "counted on each task's path")

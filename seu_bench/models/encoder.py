@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seu_bench.data.encoding import EncoderInfo
 from seu_bench.models.modes import freeze
 
-
-@dataclass(frozen=True)
-class EncoderInfo:
-    """Description of a pretrained network, known without building it.
-
-    Attributes:
-        name: what benchmarks call it (``[stream.input] encoder``).
-        network: name of its architecture.
-        sha256: digits of the digest of the file of its weights, as of :class:`~seu_bench.config.common_options.Weights`.
-        pretrained_on: data that the weights were trained on.
-        licence: of the weights, as their source states it.
-        source: where the weights come from.
-        mean, std: ``[3]``, by which pixels in [0, 1] are normalised.
-        size: height and width of the images that it was trained on, in pixels.
-        widths: channels of the output of each layer, in order.
-    """
-
-    name: str
-    network: str
-    sha256: str
-    pretrained_on: str
-    licence: str
-    source: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    size: int
-    widths: tuple[int, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Return plain values that say all of it."""
-        return asdict(self)
+__all__ = ["Encoder", "EncoderInfo"]
 
 
 class Encoder(nn.Module):

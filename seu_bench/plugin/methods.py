@@ -37,7 +37,16 @@ CLASSES: Final[dict[str, type[Method]]] = {}
 #: What a factory of a strategy is asked for, and the class has by another name or by the same.
 _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
     name: name
-    for name in ("build", "check_options", "components", "fixed_parameters", "inputs", "presets", "reference")
+    for name in (
+        "build",
+        "check_options",
+        "components",
+        "fixed_parameters",
+        "inputs",
+        "presets",
+        "reference",
+        "uses_encoder",
+    )
 }
 
 _LOADED: Final[dict[Path, PluginFile]] = {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import pluggy
 
 from seu_bench import hookspecs
-from seu_bench.errors import PluginError, UnknownNameError
+from seu_bench.errors import PluginError, RequestError, UnknownNameError
 from seu_bench.plugin.methods import (
     CLASSES,
     GROUP,
@@ -327,6 +327,18 @@ class Registry:
     def kinds(self) -> dict[str, Kind[Any]]:
         """Every kind by its plural name."""
         return {kind.plural: kind for kind in vars(self).values() if isinstance(kind, Kind)}
+
+
+def find_named(known: Kind[Any], name: str, key: str) -> Any:
+    """The factory ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
+    kind, colon, which = name.partition(":")
+    factory = known.find(kind).factory
+    select = getattr(factory, "select", None)
+    if bool(colon) != (select is not None):
+        what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
+        remedy = f"give {key}={kind}" if select is None else f"name one of them: {key}={kind}:NAME"
+        raise RequestError(what, where=f"{key} = {name!r}", remedy=remedy)
+    return factory if select is None else select(which)
 
 
 def is_installed(method: type[Method]) -> bool:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 #: Keys of a record per task whose last value is the metric of that name.
 _PER_TASK: Final = ("params_total", "mask_bits", "params_active", "macs", "memory_bytes")
 #: Metrics that most records have no value of, or 0: a column of them is shown where one has another.
-_RARE: Final = ("tuning_passes", "mask_bits")
+_RARE: Final = ("tuning_passes", "mask_bits", "memory_added_bytes")
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _boards(
         by_data: dict[str, list[Record]] = defaultdict(list)
         for record in there:
             if record.data_fingerprint and why_not_ranked(record) is None and id(record) not in extended:
-                by_data[record.data_fingerprint].append(record)
+                by_data[f"{record.data_fingerprint} {record.pretrained or ''}"].append(record)
         left_out = _explain_extended(record for record in there if id(record) in extended)
         boards = []
         for _, runs in sorted(by_data.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -246,6 +246,7 @@ def _board(
         scenario=first.scenario,
         protocol=first.protocol,
         data_fingerprint=first.data_fingerprint or "-",
+        pretrained=first.pretrained,
         name=name,
         records=len(latest),
         excluded=(*_lines("not counted", repeated), *excluded),

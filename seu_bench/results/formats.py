@@ -53,6 +53,8 @@ def notes(board: Leaderboard, best: str = "*", alike: str = "≈") -> Iterator[s
     ``best`` and ``alike`` are the marks of the best row and of those that do not differ from it significantly.
     """
     yield from board.settings
+    if board.pretrained is not None:
+        yield f"pretrained: {board.pretrained}"
     if board.scenario != "task":
         yield definition(board.scenario)
     if board.unranked is not None:

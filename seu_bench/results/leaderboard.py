@@ -137,7 +137,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """The records of one benchmark, version, scenario, protocol and data fingerprint."""
+    """The records of one benchmark, version, scenario, protocol, data fingerprint and pretrained network, if any."""
 
     benchmark: str
     benchmark_version: int
@@ -155,6 +155,7 @@ class Leaderboard:
     views: tuple[str, ...] = ()  # why only some of the rows are here, one line for each reason
     changed: Mapping[str, Any] = field(default_factory=dict)  # from the protocol, the same in all rows that have it
     budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
+    pretrained: str | None = None  # network and weights that all of them began with
     tasks: int | None = None  # where another leaderboard differs from this one by how many there are
 
     def __repr__(self) -> str:

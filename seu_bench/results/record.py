@@ -102,7 +102,8 @@ class Parent(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of a task's samples, in this order; ``background`` is for zero."""
+    """What makes the network's input of a task's samples, in this order; ``background`` is for zero;
+    ``layers`` of the encoder are read."""
 
     shape: SampleShape
     pad: Count
@@ -110,6 +111,26 @@ class TaskInput(Document):
     mean: tuple[Measurement, ...]
     std: tuple[Measurement, ...]
     permutation_seed: Integer | None
+    resize: Count | None = Field(None, exclude_if=lambda it: it is None)
+    layers: tuple[Integer, ...] | None = Field(None, exclude_if=lambda it: it is None)
+
+
+class EncoderRecord(Document):
+    """The pretrained network of a run; ``params`` and ``macs`` of an image are those of the network alone."""
+
+    name: str
+    network: str
+    sha256: str
+    pretrained_on: str
+    licence: str
+    source: str
+    mean: tuple[Measurement, ...]
+    std: tuple[Measurement, ...]
+    size: Count
+    widths: tuple[Count, ...]
+    params: Count
+    bytes: Count
+    macs: Count
 
 
 class StabilityRecord(Document):
@@ -211,6 +232,7 @@ class Record(Versioned):
     vocabulary: Count | None = None
     open_ended: bool = False
     task_inputs: tuple[TaskInput, ...] = ()
+    encoder: EncoderRecord | None = None
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
@@ -252,6 +274,22 @@ class Record(Versioned):
         is_whole = self.limit is None and self.first_tasks is None and self.evaluation == "test"
         is_real = not self.synthetic and not self.has_one_class_task
         return self.status == "finished" and self.ranked and is_real and is_whole
+
+    @property
+    def pretrained(self) -> str | None:
+        """Pretrained network and weights; ``None``: all weights were drawn."""
+        if (it := self.encoder) is not None:
+            return f"{it.name}, {it.network} on {it.pretrained_on}, weights sha256:{it.sha256}, licence {it.licence}"
+        weights = self.options.get("weights")
+        return None if weights is None else f"{self.options.get('backbone')}, weights {weights}"
+
+    @property
+    def encoder_sizes(self) -> dict[str, int]:
+        """Sizes of a pretrained network that are not counted with the model, by the names of the record's fields."""
+        if (it := self.encoder) is None:
+            return {}
+        macs = it.macs if self.input_kind == "features" else 0
+        return {"params_total": it.params, "params_active": it.params, "macs": macs, "memory_bytes": it.bytes}
 
     @property
     def learner(self) -> str:

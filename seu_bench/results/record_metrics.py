@@ -59,6 +59,11 @@ def _last(field: str) -> Callable[[Record], Value]:
     return lambda record: next(reversed(getattr(record, field)), None)
 
 
+def _memory_added(record: Record) -> Value:
+    kept = next(reversed(record.memory_bytes), None)
+    return None if kept is None or record.encoder is None else kept - record.encoder.bytes
+
+
 def _undefined(record: Record) -> None:
     """Not defined by a record alone."""
 
@@ -149,6 +154,14 @@ METRICS: Final[Mapping[str, Metric]] = {
         unit="bytes",
         higher_is_better=False,
         column="memory (MB)",
+    ),
+    "memory_added_bytes": Metric(
+        _memory_added,
+        "memory_bytes without the pretrained network: what tasks add, heads and statistics included; null: there is no "
+        "pretrained network",
+        unit="bytes",
+        higher_is_better=False,
+        column="memory added (MB)",
     ),
     "params_total": _size(
         _last("params_total"),

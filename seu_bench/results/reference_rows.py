@@ -36,8 +36,11 @@ WITHOUT_TASKS: Final = ("nearest_mean", "joint", "cumulative")
 def reference_of(record: Record) -> str | None:
     """Say what a run is a reference of; ``None`` for one that is ranked.
 
-    On the backbone ``linear`` tasks share no weight, whatever the strategy.
+    On the backbone ``linear`` tasks share no weight, whatever the strategy. On features of a pretrained network linear
+    heads and class means are methods, of which ``nearest_mean`` is called SimpleCIL.
     """
+    if record.encoder is not None:
+        return None if record.strategy in ("linear", "nearest_mean") else record.reference
     name = "linear" if record.options.get("backbone") == "linear" else record.learner
     return record.reference or REFERENCE_ROWS.get(name)
 
@@ -57,7 +60,8 @@ def missing_references(records: Sequence[Record], results: Path | None = None) -
         results: the folder that they are in, for the command; ``None``: it is not the reader's own.
     """
     there = {reference_of(record) for record in records}
-    wanted = REQUIRED if records[0].scenario == "task" else WITHOUT_TASKS
+    wanted: tuple[str, ...] = REQUIRED if records[0].scenario == "task" else WITHOUT_TASKS
+    wanted = ("joint",) if records[0].encoder is not None else wanted
     missing = tuple(name for name in wanted if REFERENCE_ROWS[name] not in there)
     if not missing:
         return None

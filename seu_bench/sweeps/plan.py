@@ -14,8 +14,9 @@ from seu_bench.config.options import did_you_mean, format_option
 from seu_bench.config.run import ExecutionFields, Request, ResultFields
 from seu_bench.engine.launcher import matched_request
 from seu_bench.engine.loggers import choose_loggers
-from seu_bench.engine.resolve import ResolvedRun, TunedFiles, resolve
+from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.engine.run_folder import find_state
+from seu_bench.engine.tuned_files import TunedFiles
 from seu_bench.errors import DataError, OptionError, RequestError, SeuBenchError
 from seu_bench.plugin.executors import Job
 from seu_bench.results.record import code_fault, runs_folder

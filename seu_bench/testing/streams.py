@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 
 import numpy as np
 import torch
+from torch import nn
 
 from seu_bench.config.benchmark import BenchmarkSource, BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
@@ -18,7 +19,10 @@ from seu_bench.data.images import TaskImages
 from seu_bench.data.streams import TaskStream, build_stream
 from seu_bench.errors import SpecError
 from seu_bench.hookspecs import hookimpl
+from seu_bench.models.encoder import Encoder, EncoderInfo
 from seu_bench.plugin.registration import Register
+from seu_bench.training.interfaces import EncoderFactory
+from seu_bench.utils.seeding import RandomState
 
 
 def raw_split(labels: Sequence[int], channels: int, size: int, seed: int) -> RawSplit:
@@ -139,18 +143,21 @@ class TinyBenchmark:
     summary = "tasks of made-up textures"
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """The benchmark; what the contract measures depends on its keys, of which only the scenario and by which images
-        it is normalised can be replaced."""
+        """The benchmark; what the contract measures depends on its keys, of which only the scenario, the encoder and by
+        which images it is normalised can be replaced."""
         name, given = self.data.name, dict(overrides or {})
         scenario, normalise = given.pop("stream.scenario", "task"), given.pop("stream.input.normalise", None)
+        encoder = given.pop("stream.input.encoder", None)
         if given:
             raise SpecError(
                 f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
-                remedy="remove the options that begin with benchmark., but benchmark.stream.scenario and "
-                "benchmark.stream.input.normalise",
+                remedy="remove the options that begin with benchmark., but benchmark.stream.scenario, "
+                "benchmark.stream.input.encoder and benchmark.stream.input.normalise",
             )
         stream = class_split(self.groups, name) | {"scenario": scenario}
-        if normalise is not None:
+        if encoder is not None:
+            stream["input"] = {"encoder": encoder}
+        elif normalise is not None:
             stream["input"] = {"normalise": normalise}
         elif self.data.kind != "image":
             del stream["input"]
@@ -180,8 +187,26 @@ def stream_of(benchmark: str) -> TaskStream:
     return build_stream(tiny.load(), lambda _: tiny.data.load(None), ImageLimits(), 0)
 
 
+class TinyEncoder:
+    """A network of three convolutions, its weights drawn from one seed, for methods that take an encoder."""
+
+    summary = "three convolutions, not trained"
+
+    def info(self) -> EncoderInfo:
+        half, widths = (0.5, 0.5, 0.5), (8, 12, 16)
+        return EncoderInfo("tiny", "tiny", "0" * 16, "nothing", "MIT", "seu_bench.testing", half, half, 8, widths)
+
+    def load(self) -> Encoder:
+        """Draw the weights, the same at every call."""
+        with RandomState(0).active():
+            sizes = zip((3, 8, 12), self.info().widths, (1, 2, 1), strict=True)
+            layers = [nn.Sequential(nn.Conv2d(*it[:2], 3, it[2], padding=1), nn.ReLU()) for it in sizes]
+        return Encoder(self.info(), layers, lambda maps: maps.mean(dim=(2, 3)))
+
+
 class TinyStreams:
-    """The plugin that offers :data:`TINY`. It is registered by hand, where a contract runs, and never installed."""
+    """The plugin that offers :data:`TINY` and :class:`TinyEncoder`. It is registered by hand, where a contract runs,
+    and never installed."""
 
     @hookimpl
     def register_datasets(self, register: Register[DatasetSource]) -> None:
@@ -192,3 +217,7 @@ class TinyStreams:
     def register_benchmarks(self, register: Register[BenchmarkSource]) -> None:
         for name, tiny in TINY.items():
             register(name, tiny)
+
+    @hookimpl
+    def register_encoders(self, register: Register[EncoderFactory]) -> None:
+        register("tiny", TinyEncoder())

@@ -85,9 +85,11 @@ class Trial:
             brief: whether it trains for two epochs only, for checks of something else than accuracy.
             fields: further fields of the :class:`~seu_bench.config.run.Request`.
         """
-        options = dict(self.options)
-        if brief and "epochs" in self.registry.strategies.find(self.strategy).factory.options.model_fields:
+        options, factory = dict(self.options), self.registry.strategies.find(self.strategy).factory
+        if brief and "epochs" in factory.options.model_fields:
             options["epochs"] = 2
+        if getattr(factory, "uses_encoder", False):
+            options["benchmark.stream.input.encoder"] = "tiny"
         if self.scenario != "task":
             options["benchmark.stream.scenario"] = self.scenario
         fields |= {"searcher": self.searcher, "creator": self.creator, "options": options}
@@ -116,7 +118,7 @@ class Trial:
             first_tasks: how many of the benchmark's tasks the stream has; ``None``: all.
         """
         run = self.resolved(benchmark, seed=seed, brief=brief, feature_cache=feature_cache)
-        stream = build_stream(run.spec.benchmark, run.load, run.limits, 0, first_tasks=first_tasks)
+        stream = build_stream(run.spec.benchmark, run.load, run.limits, 0, first_tasks=first_tasks, encoder=run.encoder)
         change(stream)
         return Learner(run, stream, disturb)
 
@@ -141,7 +143,10 @@ class Learner:
         self.tasks = len(stream.tasks)
         self.scenario = stream.avalanche()
         self.matrix = AccuracyMatrix(self.tasks)
-        self.sizes = ModelSizes()
+        encoder = run.encoder_record
+        self.sizes = ModelSizes(
+            {} if encoder is None else {"params_total": encoder.params, "memory_bytes": encoder.bytes}
+        )
         self.passes: Counter[tuple[str, int]] = Counter()
         self._disturb = disturb
         evaluator = EvaluationPlugin(self.matrix, self.sizes, loggers=[SilentLogger()], collect_all=False)  # type: ignore[no-untyped-call]
@@ -295,6 +300,7 @@ def check_sizes(learner: Learner, task: int) -> None:
     require(bool(sizes.params_total), "no sizes were measured: hand context.evaluator on")
     total, active, masks = sizes.params_total[-1], sizes.params_active[-1], sizes.mask_bits[-1]
     held = sum(it.numel() for it in {*model.state_dict(keep_vars=True).values()} if isinstance(it, nn.Parameter))
+    held += sizes.further["params_total"]
     require(total == held, f"task {task}: {total} parameters were counted, and the model's state holds {held}")
     require(active <= total, f"task {task}: {active} active parameters of {total} in all")
     room, no_masks = 8 * count_bytes(model.packed_masks()), (0,) * learner.tasks

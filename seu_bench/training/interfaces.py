@@ -121,8 +121,8 @@ class StrategyContext:
         device: device to train on, e.g. ``cpu`` or ``cuda``.
         searcher, creator: those chosen, for strategies that take them.
         backbone: the one chosen, for strategies whose options are :class:`~seu_bench.config.BackboneOptions`.
-        encoder: the pretrained network of the stream, for methods that declare ``uses_encoder``: their samples are images,
-            those of others its features.
+        encoder: the pretrained network of the stream, for methods that declare ``uses_encoder``, whose samples are
+            images; those of others are its features.
         space: the one chosen, for strategies whose options are :class:`~seu_bench.config.SpaceOptions`.
         on_progress: callback to pass every stage's progress to; ``None`` for none.
         evaluator: Avalanche's ``EvaluationPlugin`` to pass to the strategy; ``None`` for a silent one.

@@ -48,6 +48,8 @@ class Method(StagedStrategy):
         scenarios: those that it can learn.
         inputs: kinds of samples that it can learn, of those that its backbone takes; ``None``: all of these, and images
             where it takes no backbone.
+        uses_encoder: whether it learns with the pretrained network of a stream, ``context.encoder``, and gets images;
+            otherwise the network's features are its samples.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
         check_options: options with which it learns the tiny streams of ``seu-bench check-plugin``.
@@ -81,6 +83,7 @@ class Method(StagedStrategy):
     Options: ClassVar[type[Options]] = BackboneOptions
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
     inputs: ClassVar[tuple[InputKind, ...] | None] = None
+    uses_encoder: ClassVar[bool] = False
     reference: ClassVar[str | None] = None
     components: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}

@@ -194,10 +194,13 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
 class ModelSizes(PluginMetric[dict[str, list[Any]]]):
     """Parameters stored, bits of masks, parameters on the task's path, multiply-accumulates per image and bytes kept,
     after each learned task; ``memory_by_kind`` has the bytes kept after the last one, by kind.
+
+    ``further`` are sizes, by the names of :data:`SIZES`, of a pretrained network that is no part of the model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, further: Mapping[str, int] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.further = {**dict.fromkeys(SIZES, 0), **(further or {})}
         self.reset()
 
     def reset(self) -> None:
@@ -219,9 +222,10 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
         if not isinstance(model, MultiHeadModel):
             raise TypeError("ModelSizes measures a MultiHeadModel: the task's path must be known")
         task = int(strategy.experience.current_experience)
-        self.params_total.append(count_parameters(model))
+        further = self.further
+        self.params_total.append(count_parameters(model) + further["params_total"])
         self.mask_bits.append(int(model.mask_bits))
-        self.params_active.append(count_parameters(model.task_module(task)))
+        self.params_active.append(count_parameters(model.task_module(task)) + further["params_active"])
         with modes_kept(model):
             model.eval()
             # Not of the last batch: a run resumed behind the last epoch has seen none.
@@ -230,8 +234,10 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
             answer = partial(model.forward_single_task, task_label=task)
             if inference is not None:
                 answer = partial(inference, model, tasks=task + 1)
-            self.macs.append(count_macs(answer, sample.shape, strategy.device, sample.dtype))
+            self.macs.append(count_macs(answer, sample.shape, strategy.device, sample.dtype) + further["macs"])
         memory = memory_of(strategy)
+        if memory is not None and further["memory_bytes"]:
+            memory["encoder"] = further["memory_bytes"]
         self.memory_by_kind = memory or {}
         self.memory_bytes.append(None if memory is None else sum(memory.values()))
         at = strategy.clock.train_iterations

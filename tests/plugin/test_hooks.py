@@ -64,7 +64,7 @@ class Number:
 
     summary = "seven"
     options = Options
-    build = load = None
+    build = load = info = None
 
     def __call__(self, record: Record) -> int:
         return 7

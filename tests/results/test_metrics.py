@@ -225,6 +225,7 @@ class TestComputeMetrics:
             "avg_incremental_acc": pytest.approx((0.9 + 0.75 + final) / 3),
             "task_accuracy": None,
             "cross_task_errors": None,
+            "memory_added_bytes": None,
             "tuning_passes": None,
             "learning_acc": pytest.approx(0.7),
             "bwt": pytest.approx(-0.125),

@@ -21,7 +21,8 @@ DATA, OTHER_DATA = "a1" * 32, "b2" * 32
 COLUMNS = {
     name: metric
     for name, metric in METRICS.items()
-    if metric.column and name not in ("tuning_passes", "mask_bits", "image_acc", *SCENARIO_METRICS)
+    if metric.column
+    and name not in ("tuning_passes", "mask_bits", "memory_added_bytes", "image_acc", *SCENARIO_METRICS)
 }
 #: What a name in a stranger's record may be.
 ODD = "a|b\\|c <script>alert(1)</script> [red] *x* _y_ `z`\n| new | row |\x1b[31m"

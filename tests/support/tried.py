@@ -20,6 +20,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "den": {"learning_rate": 0.01},
     "derpp": {"memory": 20, "batch_size_mem": 8},
     "dgr": {"generator_iterations": 120, "generator_width": 400},
+    "ease": {"epochs": 20, "learning_rate": 0.1},
     "er_ace": {"memory": 20, "batch_size_mem": 4},
     "gdumb": {"memory": 60},
     "gem": {"patterns_per_experience": 10},
