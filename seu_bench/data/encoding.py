@@ -118,7 +118,9 @@ class StreamEncoder:
         Raises:
             DataError: the file cannot be written or read.
         """
-        key = json.dumps({**made, "encoder": self.info.document(), "torch": torch.__version__, "format": FORMAT}, sort_keys=True)
+        key = json.dumps(
+            {**made, "encoder": self.info.document(), "torch": torch.__version__, "format": FORMAT}, sort_keys=True
+        )
         name = hashlib.sha256(key.encode()).hexdigest()[:20]
         table = FeatureFile(self.folder / name, absent + store.shape[0], sum(self.info.widths))
 
