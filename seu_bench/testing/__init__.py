@@ -1,7 +1,7 @@
 """Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
 
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
-- ``kinds``: contracts of backbones, data sets, benchmarks, metrics and loggers
+- ``kinds``: contracts of backbones, encoders, data sets, benchmarks, metrics and loggers
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
@@ -28,6 +28,7 @@ from seu_bench.testing.kinds import (
     BackboneContract,
     BenchmarkContract,
     DatasetContract,
+    EncoderContract,
     LoggerContract,
     MetricContract,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "BackboneContract",
     "BenchmarkContract",
     "DatasetContract",
+    "EncoderContract",
     "FrozenGrowthContract",
     "Learner",
     "LoggerContract",

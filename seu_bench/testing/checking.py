@@ -23,6 +23,7 @@ CONTRACTS: Final[Mapping[str, tuple[str, str]]] = {
     "creator": ("", "creator"),
     "space": ("", "space"),
     "backbone": ("BackboneContract", "backbone"),
+    "encoder": ("EncoderContract", "encoder"),
     "benchmark": ("BenchmarkContract", "benchmark"),
     "data set": ("DatasetContract", "dataset"),
     "metric": ("MetricContract", "metric"),

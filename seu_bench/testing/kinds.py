@@ -20,6 +20,7 @@ from seu_bench.data.dataset import DatasetSource, InputShape
 from seu_bench.data.sources import definition_source
 from seu_bench.data.streams import build_stream
 from seu_bench.data.tasks import dataset_names
+from seu_bench.engine.encoders import named_encoder
 from seu_bench.engine.resolve import USUAL_BACKBONES, named_backbone, resolve, taken_inputs
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.hookspecs import hookimpl
@@ -107,6 +108,32 @@ class BackboneContract(Contract):
             check_sizes(learner, task)
         record = trial.record("tiny_three", tmp_path)
         require(record.status == "finished", f"the run is {record.status}: {record.error}")
+
+
+class EncoderContract(Contract):
+    """Tests that every pretrained network must pass.
+
+    Attributes:
+        encoder: registered name, or ``KIND:NAME``.
+    """
+
+    encoder: ClassVar[str]
+
+    def test_makes_features_as_it_says(self) -> None:
+        """Of as many numbers as its description has, the same whenever it is built, one image at a time or several."""
+        factory = named_encoder(load_registry(self.plugins), self.encoder)
+        info, network, again = factory.info(), factory.load(), factory.load()
+        require(network.info == info, "info() and load().info differ")
+        images = torch.randn(4, 3, 96, 96)
+        found, last = network.readings(images), network(images)
+        told = (4, sum(info.widths)), (4, info.widths[-1])
+        shapes = tuple(found.shape), tuple(last.shape)
+        require(shapes == told, f"4 images gave readings and features of {shapes}, and its widths say {told}")
+        require(bool(torch.isfinite(found).all()), "features must be finite")
+        require(torch.equal(found, again.readings(images)), "it differs when it is loaded again")
+        apart = torch.cat([network.readings(image[None]) for image in images])
+        require(torch.allclose(found, apart, rtol=1e-4, atol=1e-5), "features hang on the images beside an image")
+        require(not any(it.requires_grad for it in network.parameters()), "its parameters must be frozen")
 
 
 class DatasetContract(Contract):

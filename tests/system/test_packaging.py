@@ -93,7 +93,11 @@ def test_every_plugin_has_an_entry_point(setup: configparser.ConfigParser) -> No
 
 def test_every_method_has_an_entry_point(setup: configparser.ConfigParser) -> None:
     """By its own name."""
-    files = [it for it in PLUGINS.glob("*/[!_]*.py") if it.parent.name == "seu_bench_methods" or it.stem == "method"]
+    files = [
+        it
+        for it in PLUGINS.glob("*/[!_]*.py")
+        if it.parent.name in ("seu_bench_methods", "seu_bench_adapt") or it.stem == "method"
+    ]
     modules = [importlib.import_module(f"{it.parent.name}.{it.stem}") for it in files]
     named = {method.name: f"{method.__module__}:{method.__name__}" for it in modules for method in methods_in(it)}
     assert pairs(setup["options.entry_points"]["seu_bench.methods"]) == named
