@@ -26,7 +26,7 @@ from seu_bench_adapt.units import UNITS, AdaptedEncoder, CosineHead, spread
 #: Images of a task that candidates are scored with.
 SCORED: Final = 600
 #: Strengths of ridges, beside the mean of the diagonal, of which the best one counts.
-STRENGTHS: Final = (1e-3, 1e-2, 1e-1, 1.0)
+STRENGTHS: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 #: Factors of ridge outputs as logits: the one with the least loss for the first task's withheld images is taken.
 SCALES: Final = (2.0, 4.0, 8.0, 16.0, 32.0)
 
@@ -107,7 +107,8 @@ class PathModel(MultiHeadModel):
         units: frozen; ``unit_places`` says behind which adapted layer and of which kind each is.
         paths, path_of: the paths, and which one each task takes.
         heads: ridge classifiers.
-        mean, std: of the pooled outputs of all layers, over the images of the first task.
+        mean: of the pooled outputs of all layers, over the images of the first task.
+        std: by which they are divided, so that the outputs of each layer are as long as those of any other.
         scale: factor of ridge outputs as logits.
     """
 
@@ -291,9 +292,10 @@ def best_accuracy(kernel: Tensor, labels: Tensor, cross: Tensor | None = None, w
 class SeuAdapt(Method):
     """Layers to read and units to adapt, searched for each task on a pretrained network that stays as it is.
 
-    For each task, ridge classifiers in closed form choose which layers are joined, one by one; the layers and units of
-    an earlier task are taken where new ones are not better by ``margin``. Then new units are trained behind the last
-    layers, and each is kept where withheld images are answered better with it. Units and paths never change again.
+    Ridge classifiers in closed form score layers that are joined one by one; all layers are read where fewer are not
+    better by ``margin``, and what an earlier task reads and its units are taken where nothing else is. Then new units
+    are trained behind the last layers, and each is kept with which withheld images are answered better by ``margin``.
+    Units and paths never change again.
     """
 
     name = "seu_adapt"
@@ -310,7 +312,7 @@ class SeuAdapt(Method):
         unit: Literal["none", "linear4", "linear16", "linear64", "depthwise16", "scale_shift"] = Field(
             "linear16", description="kind of new units"
         )
-        margin: NonNegativeFloat = Field(0.01, description="accuracy by which anything new must be better to be taken")
+        margin: NonNegativeFloat = Field(0.03, description="accuracy by which anything new must be better to be taken")
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> PathModel:
@@ -353,25 +355,29 @@ class SeuAdapt(Method):
         if task.index == 0:
             outputs = torch.cat(self.read(task.train, model.no_units)[0], dim=1)
             model.mean.copy_(outputs.mean(dim=0))
-            std = outputs.std(dim=0, correction=0)
-            model.std.copy_(torch.where(std > 1e-6, std, 1.0))  # some channels never move
+            for where in model.columns:
+                moving = (outputs[:, where] - outputs[:, where].mean(dim=0)).square().mean().sqrt()
+                share = len(where) * len(model.columns) / outputs.shape[1]
+                model.std[where] = float(moving) * share**0.5 or 1.0  # of images that are all the same
         scored = task.train.part(0, min(SCORED, len(task.train)))
         kernels, labels = self.kernels(scored, model.no_units)
-        best, layers = 0.0, list[int]()
-        while rest := [it for it in range(len(kernels)) if it not in layers]:
-            scores = [
-                best_accuracy(torch.stack([kernels[at] for at in (*layers, it)]).sum(dim=0), labels) for it in rest
-            ]
-            if layers and max(scores) <= best + self.options.margin:
-                break
-            best = max(scores)
-            layers.append(rest[scores.index(best)])
-        path, least = Path(tuple(sorted(layers)), model.no_units), best - self.options.margin
+
+        def score(layers: Sequence[int], kernels: Sequence[Tensor]) -> float:
+            return best_accuracy(torch.stack([kernels[it] for it in layers]).sum(dim=0), labels)
+
+        every, layers = range(len(kernels)), list[int]()
+        chosen, best = tuple(every), score(every, kernels)
+        least = best + self.options.margin
+        while rest := [it for it in every if it not in layers]:
+            scores = [score((*layers, it), kernels) for it in rest]
+            layers.append(rest[scores.index(max(scores))])
+            if max(scores) > max(best, least):
+                chosen, best = tuple(sorted(layers)), max(scores)
+        path, least = Path(chosen, model.no_units), best - self.options.margin
         for old in model.paths:
-            kernels, labels = self.kernels(scored, old.units)
-            score = best_accuracy(torch.stack([kernels[it] for it in old.layers]).sum(dim=0), labels)
-            if score >= least:
-                path, least = old, score
+            reached = score(old.layers, self.kernels(scored, old.units)[0])
+            if reached >= least:
+                path, least = old, reached
         self.found = {"layers": list(path.layers), "units": list(path.units)}
 
     def kernels(self, images: TaskImages, units: Sequence[int]) -> tuple[list[Tensor], Tensor]:
