@@ -1,4 +1,4 @@
-"""A linear classifier per task: multinomial logistic regression on the pixels, the least that a network has to beat."""
+"""Linear classifiers: multinomial logistic regression on the pixels, the least that a network has to beat."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from seu_bench.utils import RandomState, derive_seed
 
 
 class Linear(Method):
-    """One linear classifier per task on the pixels (naive on the backbone linear)."""
+    """One linear classifier per task on the pixels, or one that grows (naive on the backbone linear)."""
 
     name = "linear"
-    scenarios = ("task",)
     inputs = ("image", "features")
     reference = REFERENCE_ROWS["linear"]
 
     class Options(SelectingOptions, TaskInferenceOptions):
-        """Options of a linear classifier per task."""
+        """Options of linear classifiers."""
 
         # Pixels that are not normalised by any layer ask for smaller steps than networks do.
         tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.0008, 0.0025, *LEARNING_RATES)}
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> BackboneModel:
-        """Return a linear head for each task on the pixels, its weights drawn from the run's seed."""
+        """Return the linear heads of the scenario on the pixels, their weights drawn from the run's seed."""
         plan = context.plan
+        scenario = "task" if context.options.infer_task else plan.scenario
+        # Heads of tasks are drawn one after another, which does not hang on how many there are.
+        seed = context.seed if plan.open_ended and scenario == "class" else None
         with RandomState(derive_seed(context.seed, "model")).active():
-            return BackboneModel(nn.Flatten(), math.prod(plan.input.shape), plan.classes_per_task)
+            pixels = math.prod(plan.input.shape)
+            return BackboneModel(nn.Flatten(), pixels, plan.classes_per_task, scenario, seed=seed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import normalize
 
 from seu_bench import Method
 from seu_bench.config import UntrainedOptions
@@ -18,64 +20,64 @@ from seu_bench_methods.untrained import UntrainedModel
 
 
 class ClassMeans(UntrainedModel):
-    """The mean image of each class, as parameters that no gradient reaches.
+    """The mean sample of each class, as parameters that no gradient reaches.
 
     Args:
-        pixels: numbers of an image, D.
+        pixels: numbers of a sample, D.
         classes: number of classes of each task.
-        scenario: ``class``: tasks have classes of their own; ``domain``: they share them.
+        scenario: of the stream.
+        cosine: whether the angle to a mean tells how near it is, not the distance.
 
     Attributes:
         means: ``[classes, D]``.
-        counts: ``[classes]`` images that each is the mean of.
     """
 
     what = "class means"
-    counts: Tensor
 
-    def __init__(self, pixels: int, classes: Sequence[int], scenario: Scenario) -> None:
-        super().__init__(classes)
-        self.scenario = scenario
-        outputs = sum(classes) if scenario == "class" else classes[0]
-        self.means = nn.Parameter(torch.zeros(outputs, pixels), requires_grad=False)
-        self.register_buffer("counts", torch.zeros(outputs))
-
-    @property
-    def seen(self) -> int:
-        """Number of classes seen."""
-        return sum(self.classes_per_task[: self.tasks]) if self.scenario == "class" else len(self.means)
+    def __init__(self, pixels: int, classes: Sequence[int], scenario: Scenario, *, cosine: bool = False) -> None:
+        super().__init__(classes, scenario)
+        self.cosine = cosine
+        self.means = nn.Parameter(torch.zeros(self.outputs, pixels), requires_grad=False)
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes seen]``: minus half the squared distance to each mean, less a constant."""
-        means = self.means[: self.seen]
-        offsets = torch.where(self.counts[: self.seen] > 0, -means.square().sum(dim=1) / 2, torch.finfo(x.dtype).min)
-        return linear(x.flatten(1), means, offsets)
+        """Logits of the classes seen, or of the task's where the task is known: minus half the squared distance to each
+        mean, less a constant; or the cosine of the angle to it."""
+        x, means = x.flatten(1), self.means
+        if self.cosine:
+            return self.answer(normalize(x), normalize(means), torch.zeros_like(self.counts), task_label)
+        return self.answer(x, means, -means.square().sum(dim=1) / 2, task_label)
 
 
 class NearestMean(Method):
     """The nearest mean of a class's training images answers: no network, nothing forgotten."""
 
     name = "nearest_mean"
-    Options = UntrainedOptions
-    scenarios = ("class", "domain")
     inputs = ("image", "features")
     reference = REFERENCE_ROWS["nearest_mean"]
     after_task_stage = "means"
     model: ClassMeans
 
+    class Options(UntrainedOptions):
+        """Options of the nearest mean."""
+
+        distance: Literal["euclidean", "cosine"] = Field(
+            "euclidean", description="to the mean of a class; cosine: of the angle, as SimpleCIL (Zhou et al. 2023)"
+        )
+
     @classmethod
     def make_model(cls, context: StrategyContext) -> ClassMeans:
         """Return means of nothing yet."""
         plan = context.plan
-        return ClassMeans(math.prod(plan.input.shape), plan.classes_per_task, plan.scenario)
+        cosine = context.options.distance == "cosine"
+        return ClassMeans(math.prod(plan.input.shape), plan.classes_per_task, plan.scenario, cosine=cosine)
 
     def after_task(self, task: TaskData) -> None:
         """Take the task's images into the means, in one pass."""
-        model = self.model
+        model, first = self.model, self.model.first_class(task.index)
         sums, counts = torch.zeros_like(model.means), torch.zeros_like(model.counts)
         for x, y in self.counted(task.train):
-            sums.index_add_(0, y, x.flatten(1))
-            counts += torch.bincount(y, minlength=len(counts))
+            sums.index_add_(0, y + first, x.flatten(1))
+            counts += torch.bincount(y + first, minlength=len(counts))
         total = model.counts + counts
         model.means.copy_((model.means * model.counts[:, None] + sums) / total.clamp(min=1)[:, None])
         model.counts = total

@@ -29,6 +29,8 @@ from seu_bench.utils.progress import track
 Rows: TypeAlias = NDArray[np.int64]
 #: Images that are computed at once, always: sums over other numbers of images may be rounded otherwise.
 CHUNK: Final = 64
+#: Changed whenever inputs are made of images, or features of inputs, in another way: older files are not read then.
+FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,9 @@ class StreamEncoder:
         Raises:
             DataError: the file cannot be written or read.
         """
-        key = json.dumps({**made, "encoder": self.info.document(), "torch": torch.__version__}, sort_keys=True)
+        key = json.dumps(
+            {**made, "encoder": self.info.document(), "torch": torch.__version__, "format": FORMAT}, sort_keys=True
+        )
         name = hashlib.sha256(key.encode()).hexdigest()[:20]
         table = FeatureFile(self.folder / name, absent + store.shape[0], sum(self.info.widths))
 

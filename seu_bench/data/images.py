@@ -111,12 +111,12 @@ class Normaliser:
 
 
 def resize_pixels(images: Tensor, size: int) -> Tensor:
-    """Images ``[N, C, H, W]`` of ``size`` pixels on each side: bicubic, antialiased where they shrink.
+    """Images ``[N, C, H, W]`` in [0, 1] of ``size`` pixels on each side: bicubic, antialiased where they shrink.
 
     As two products of matrices, which are the same in every format that a model is exported to.
     """
     rows, columns = (_shares(length, size, images.device) for length in images.shape[2:])
-    return rows @ images @ columns.T
+    return (rows @ images @ columns.T).clamp(0, 1)  # a cubic goes beyond
 
 
 def _shares(length: int, size: int, device: torch.device) -> Tensor:

@@ -152,7 +152,7 @@ def test_paths_of_their_own_are_refused(stream: Path, tmp_path: Path) -> None:
         seu_bench.run("independent", str(stream), options={"infer_task": "entropy"}, results=tmp_path)
 
 
-@pytest.mark.parametrize("strategy", ["seu", "pnn", "hat", "linear"])
+@pytest.mark.parametrize("strategy", ["seu", "pnn", "hat", "independent"])
 @pytest.mark.parametrize("scenario", ["class", "domain"])
 def test_a_strategy_that_needs_task_labels_is_refused_without(strategy: str, scenario: str) -> None:
     """The error names the strategies that can, and the option by which this one can."""

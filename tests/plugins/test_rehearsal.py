@@ -256,7 +256,7 @@ def add(model: Discriminant, x: Tensor, y: Tensor, shrinkage: float = 0.01) -> N
     """Show images to a model."""
     rows, classes = x.double(), len(model.counts)
     sums = torch.zeros(classes, x.shape[1], dtype=torch.double).index_add_(0, y, rows)
-    model.add(sums, torch.bincount(y, minlength=classes).double(), rows.T @ rows, shrinkage)
+    model.decide(model.solve(model.add(sums, torch.bincount(y, minlength=classes).double(), rows.T @ rows), shrinkage))
 
 
 def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "er_ace": {"batch_size_mem": 3},
     "gem": {"patterns_per_experience": 5},
     "mir": {"batch_size_mem": 3, "subsample": 6},
+    "ranpac": {"projection": 100},
     "rcl": {"trials": 2},
     "replay": {"memory": 7},
 }
@@ -53,6 +54,8 @@ def solution(a: Any, b: Any, *_: Any, **__: Any) -> int:
 FORMULAS = {
     torch.ops.aten.convolution_backward: convolution_gradients,
     torch.ops.aten._linalg_solve_ex: solution,
+    torch.ops.aten.linalg_cholesky_ex: lambda a, *_, **__: a[-1] ** 3 // 3,
+    torch.ops.aten.cholesky_solve: lambda b, a, *_, **__: 2 * a[-1] ** 2 * b[-1],
 }
 
 

@@ -27,6 +27,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "icarl": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
+    "ranpac": {"projection": 100},
     "rcl": {"trials": 2},
     "seu_adapt": {"epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
