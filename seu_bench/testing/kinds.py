@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from seu_bench.config.options import build_options
 from seu_bench.config.run import Request
+from seu_bench.config.streams import stream_inputs
 from seu_bench.data.dataset import DatasetSource, InputShape
 from seu_bench.data.sources import definition_source
 from seu_bench.data.streams import build_stream
@@ -201,7 +202,8 @@ class BenchmarkContract(Contract):
         name = dataset_names(spec)[0]
         own = spec.datasets.get(name)
         source = definition_source(own, name) if own else registry.datasets.find(name).factory
-        common["options"] = {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
+        encoded = any(it.encoder for it in stream_inputs(spec.stream))
+        common["options"] = {} if encoded else {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
         runs = [resolve(registry, Request(protocol=protocol, **common)) for protocol in spec.protocols]
         try:
             for run in runs:

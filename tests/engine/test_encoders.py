@@ -28,7 +28,7 @@ from seu_bench.testing.trial import load_registry
 
 PLUGIN = Path(tiny_encoder.__file__)
 DIGITS = load_registry().datasets.find("digits").factory.load(None).test
-INPUT = {"benchmark.stream.input.encoder": "tiny", "benchmark.stream.input.resize": 16}
+INPUT = {"benchmark.stream.input.encoder": "two_convs", "benchmark.stream.input.resize": 16}
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_features_are_those_of_the_images(tmp_path: Path, registry: Registry) ->
 def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is not loaded on another network, and a run on one has another fingerprint."""
     record = run(tmp_path)
-    factory = use_plugins(PLUGIN).encoders.find("tiny").factory
+    factory = use_plugins(PLUGIN).encoders.find("two_convs").factory
     other = replace(INFO, sha256="f" * 16)
     monkeypatch.setattr(type(factory), "load", lambda self: Encoder(other, tiny_encoder.tiny_encoder().layers, len))
     with pytest.raises(ResultsError, match="are not the run's: ffffffffffffffff"):

@@ -12,7 +12,7 @@ from seu_bench.models.encoder import Encoder, EncoderInfo
 from seu_bench.utils.seeding import RandomState
 
 INFO = EncoderInfo(
-    *("tiny", "two_convolutions", "0123456789abcdef", "noise", "MIT", "here"),
+    *("two_convs", "two_convolutions", "0123456789abcdef", "noise", "MIT", "here"),
     (0.5, 0.4, 0.3),
     (0.5, 0.6, 0.7),
     16,
@@ -66,4 +66,4 @@ class Heads(Method):
 
 @hookimpl
 def register_encoders(register: Any) -> None:
-    register("tiny", TinyFactory())
+    register("two_convs", TinyFactory())

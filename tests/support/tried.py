@@ -29,11 +29,12 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "ranpac": {"projection": 100},
     "rcl": {"trials": 2},
+    "seu_adapt": {"epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
 }
 
 #: Strategies whose image passes depend on what they meet.
-INEXACT = ("agem", "den", "er_ace", "mir", "mntdp", "replay")
+INEXACT = ("agem", "den", "er_ace", "mir", "mntdp", "replay", "seu_adapt")
 
 ALL = sorted(registry().strategies)
 

@@ -163,6 +163,8 @@ def registry_with(*plugins: object) -> Registry:
 def run(trial: Trial, results: Path, **more: Any) -> Outcome:
     """Run a trial on three tasks to which others may be added, or on the first of them."""
     options = {**trial.options, **OPEN}
+    if getattr(trial.registry.strategies.find(trial.strategy).factory, "uses_encoder", False):
+        options["benchmark.stream.input.encoder"] = "tiny"
     if trial.scenario != "task":
         options["benchmark.stream.scenario"] = trial.scenario
     fields = {"strategy": trial.strategy, "creator": trial.creator, "benchmark": "tiny_three", "results": results}
