@@ -18,6 +18,7 @@ from seu_bench import Method
 from seu_bench.config import TrainingOptions
 from seu_bench.config.streams import Scenario
 from seu_bench.data.images import TaskImages
+from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel, count_macs, count_parameters, freeze, state_bytes
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import Cost, Phase, StageCost, StrategyContext, TaskData, evaluation_passes
@@ -314,12 +315,17 @@ class SeuAdapt(Method):
         )
         margin: NonNegativeFloat = Field(0.03, description="accuracy by which anything new must be better to be taken")
 
+        widest: PositiveInt | None = Field(None, description="layers of more channels are not read, to save memory")
+
     @classmethod
     def make_model(cls, context: StrategyContext) -> PathModel:
         """Return the pretrained network without units and paths."""
-        plan = context.plan
+        plan, widest = context.plan, context.options.widest
         labels = [task.labels or tuple(range(task.num_classes)) for task in plan.tasks]
         network = AdaptedEncoder.of(context, context.options.adapted)
+        if widest is not None and widest < (least := min(network.encoder.info.widths)):
+            what = f"no layer of the encoder has {widest} channels or fewer"
+            raise RequestError(what, where="widest", remedy=f"give widest={least} at least")
         return PathModel(network, labels, plan.classes_per_task, plan.scenario)
 
     def setup(self) -> None:
@@ -365,7 +371,8 @@ class SeuAdapt(Method):
         def score(layers: Sequence[int], kernels: Sequence[Tensor]) -> float:
             return best_accuracy(torch.stack([kernels[it] for it in layers]).sum(dim=0), labels)
 
-        every, layers = range(len(kernels)), list[int]()
+        widest = self.options.widest or max(map(len, model.columns))
+        every, layers = [it for it, where in enumerate(model.columns) if len(where) <= widest], list[int]()
         chosen, best = tuple(every), score(every, kernels)
         least = best + self.options.margin
         while rest := [it for it in every if it not in layers]:
