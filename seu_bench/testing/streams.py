@@ -146,8 +146,9 @@ class TinyBenchmark:
         """The benchmark; what the contract measures depends on its keys, of which only the scenario, the encoder and by
         which images it is normalised can be replaced."""
         name, given = self.data.name, dict(overrides or {})
-        scenario, normalise = given.pop("stream.scenario", "task"), given.pop("stream.input.normalise", None)
-        encoder = given.pop("stream.input.encoder", None)
+        scenario = given.pop("stream.scenario", "task")
+        keys = [key for key in ("normalise", "encoder") if f"stream.input.{key}" in given]
+        own = {key: given.pop(f"stream.input.{key}") for key in keys}
         if given:
             raise SpecError(
                 f"benchmark {name!r} is fixed: {', '.join(given)} cannot be replaced",
@@ -155,10 +156,8 @@ class TinyBenchmark:
                 "benchmark.stream.input.encoder and benchmark.stream.input.normalise",
             )
         stream = class_split(self.groups, name) | {"scenario": scenario}
-        if encoder is not None:
-            stream["input"] = {"encoder": encoder}
-        elif normalise is not None:
-            stream["input"] = {"normalise": normalise}
+        if own:
+            stream["input"] = own
         elif self.data.kind != "image":
             del stream["input"]
         return benchmark(stream, name, PROTOCOL)
