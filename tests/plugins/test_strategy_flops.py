@@ -54,6 +54,7 @@ def solution(a: Any, b: Any, *_: Any, **__: Any) -> int:
 FORMULAS = {
     torch.ops.aten.convolution_backward: convolution_gradients,
     torch.ops.aten._linalg_solve_ex: solution,
+    torch.ops.aten.linalg_inv_ex: lambda a, *_, **__: 2 * a[-1] ** 3,
     torch.ops.aten.linalg_cholesky_ex: lambda a, *_, **__: a[-1] ** 3 // 3,
     torch.ops.aten.cholesky_solve: lambda b, a, *_, **__: 2 * a[-1] ** 2 * b[-1],
 }
