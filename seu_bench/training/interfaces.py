@@ -55,10 +55,10 @@ class EncoderFactory(Protocol):
     summary: str
 
     def info(self) -> EncoderInfo:
-        """Describe it without building it.
+        """Describe it without loading its weights.
 
         Raises:
-            RequestError: its weights are not at hand; the hint says how they come.
+            RequestError: they are not at hand; the hint says how they come.
         """
 
     def load(self) -> Encoder:

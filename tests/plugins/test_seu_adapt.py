@@ -11,7 +11,7 @@ import torch
 
 from seu_bench.data.streams import TaskStream
 from seu_bench.testing import Learner, Trial
-from seu_bench_adapt.seu_adapt import STRENGTHS, Path, best_accuracy
+from seu_bench_adapt.paths import STRENGTHS, Path, best_accuracy
 
 OPTIONS = {"learning_rate": 0.1, "margin": 0.0, "adapted": 2, "epochs": 20}
 
