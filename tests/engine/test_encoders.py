@@ -22,6 +22,7 @@ from seu_bench.engine.saved_model import load_model
 from seu_bench.engine.verification import verify
 from seu_bench.errors import DataError, RequestError, ResultsError, SeuBenchError
 from seu_bench.models.encoder import Encoder
+from seu_bench.plugin.methods import PLUGINS
 from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import Record
 from seu_bench.testing.trial import load_registry
@@ -29,6 +30,12 @@ from seu_bench.testing.trial import load_registry
 PLUGIN = Path(tiny_encoder.__file__)
 DIGITS = load_registry().datasets.find("digits").factory.load(None).test
 INPUT = {"benchmark.stream.input.encoder": "two_convs", "benchmark.stream.input.resize": 16}
+
+
+@pytest.fixture(autouse=True)
+def forget_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other test of this process has the plugin."""
+    monkeypatch.setenv(PLUGINS, "")
 
 
 @pytest.fixture
