@@ -213,7 +213,7 @@ class BenchmarkContract(Contract):
         run = resolve(registry, Request(limit=8, **common))
         for name, source in run.sources.items():
             _skip_without_files(name, source, self.root)
-        streams = [build_stream(run.spec.benchmark, run.load, run.limits, 0) for _ in range(2)]
+        streams = [build_stream(run.spec.benchmark, run.load, run.limits, run.spec.seed, **run.part) for _ in range(2)]
         require(streams[0].fingerprint == streams[1].fingerprint, "the tasks differ from one time to the next")
         require(streams[0].plan == run.plan(), "the tasks are not those of the plan that was made without images")
 
