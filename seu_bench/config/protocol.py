@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, Options
 from seu_bench.config.toml_file import OwnPath
@@ -77,17 +77,34 @@ class ModelSize(Frozen):
 
 
 class ImageLimits(Frozen):
-    """Largest numbers of images per task and split; ``None`` is all of them."""
+    """Largest numbers of images per task and split, and of each class of a task; ``None`` is all of them."""
 
     train: PositiveInt | None = None
     valid: PositiveInt | None = None
     test: PositiveInt | None = None
+    train_per_class: PositiveInt | None = None
+    valid_per_class: PositiveInt | None = None
+    test_per_class: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> Self:
+        if (self.train_per_class is None) != (self.valid_per_class is None):
+            raise ValueError("train_per_class and valid_per_class go together: give both, or none")
+        return self
+
+    @property
+    def per_class(self) -> tuple[int, int] | None:
+        """Most training and validation images of each class of a task."""
+        if self.train_per_class is None or self.valid_per_class is None:
+            return None
+        return self.train_per_class, self.valid_per_class
 
     def lowered_to(self, limit: int | None) -> ImageLimits:
-        """These limits, none of them above ``limit``."""
+        """These limits, none of them of a task above ``limit``."""
         if limit is None:
             return self
-        return ImageLimits(**{name: min(value or limit, limit) for name, value in self})
+        lowered = {name: min(getattr(self, name) or limit, limit) for name in ("train", "valid", "test")}
+        return self.model_copy(update=lowered)
 
 
 class ProtocolSpec(Frozen):

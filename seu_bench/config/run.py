@@ -347,6 +347,7 @@ class RunSpec(ResultFields):
         # Options by strategy, searcher and creator, and the backbone, are among this run's own where they concern it.
         texts_and_options = {"summary", "ranked", "strategies", "searchers", "creators", "tuned"}
         identity = self.protocol.model_dump(mode="json", exclude={*texts_and_options, "model"})
+        images = {key: it for key, it in identity["images"].items() if it is not None or not key.endswith("per_class")}
         model = self.protocol.model
         later = {"backbone", *(["dropout"] if model.dropout == 1.0 else [])}
-        return identity | {"model": model.model_dump(mode="json", exclude=later)}
+        return identity | {"images": images, "model": model.model_dump(mode="json", exclude=later)}

@@ -137,7 +137,7 @@ def plan_stream(
     encoder: StreamEncoder | None = None,
 ) -> StreamPlan:
     """Shape and sizes of a stream, or of its first tasks; withheld validation images count as test images."""
-    tasks = ordered_tasks(spec, infos, seed)
+    tasks = ordered_tasks(spec, infos, seed, limits)
     if first_tasks is not None and first_tasks > len(tasks):
         remedy = f"give a number from 1 to {len(tasks)}"
         raise refusal(

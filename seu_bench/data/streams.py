@@ -123,7 +123,7 @@ def build_stream(
     spec = number_classes(spec, infos.__getitem__)
     excerpt: Any = {"first_tasks": first_tasks, "evaluation": evaluation, "encoder": encoder}
     plan = plan_stream(spec, infos, limits, seed, **excerpt)
-    tasks = ordered_tasks(spec, infos, seed)
+    tasks = ordered_tasks(spec, infos, seed, limits)
     by_class = class_rows(tasks, {name: data.train.labels for name, data in raw.items()}, seed)[:first_tasks]
     drawn = [
         (task, _split_rows(spec, task, raw[task.dataset], limits, seed, evaluation, own))

@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import did_you_mean
+from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, InputSpec, Permutation, Stream
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
+
+_UNLIMITED: Final = ImageLimits()
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,23 @@ def learned_datasets(spec: BenchmarkSpec, seed: int, learned: int) -> frozenset[
     return frozenset(names[1:learned]) - {*names[:1], *names[max(learned, 1) :]}
 
 
-def ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskSpec]:
-    """The tasks of a benchmark in the order in which ``seed`` learns them."""
+def ordered_tasks(
+    spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int, limits: ImageLimits = _UNLIMITED
+) -> list[TaskSpec]:
+    """The tasks of a benchmark in the order in which ``seed`` learns them, with images of each class within limits."""
+    return [_limit_classes(task, limits) for task in _ordered_tasks(spec, infos, seed)]
+
+
+def _limit_classes(task: TaskSpec, limits: ImageLimits) -> TaskSpec:
+    """The task with images of each class within limits, where it has any; of those of its own the least count."""
+    most, tested = limits.per_class, limits.test_per_class
+    if most is not None and task.per_class is not None:
+        most = min(most[0], task.per_class[0]), min(most[1], task.per_class[1])
+    tests = [it for it in (tested, task.test_per_class) if it is not None]
+    return replace(task, per_class=most or task.per_class, test_per_class=min(tests, default=None))
+
+
+def _ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: int) -> list[TaskSpec]:
     spec = number_classes(spec, infos.__getitem__)
     stream = spec.stream
     if isinstance(stream, DatasetSequence):

@@ -122,7 +122,7 @@ class EncoderContract(Contract):
         factory = named_encoder(load_registry(self.plugins), self.encoder)
         info, network, again = factory.info(), factory.load(), factory.load()
         require(network.info == info, "info() and load().info differ")
-        images = torch.randn(4, 3, 96, 96)
+        images = torch.randn(4, 3, info.size, info.size)
         found, last = network.readings(images), network(images)
         told = (4, sum(info.widths)), (4, info.widths[-1])
         shapes = tuple(found.shape), tuple(last.shape)

@@ -136,6 +136,22 @@ def test_limits() -> None:
     assert positions(full.tasks[0].train) != positions(made(spec, data, 0).tasks[0].train)
 
 
+def test_limits_of_each_class() -> None:
+    """Every class has as many images where it has enough, of others all; splits share no image."""
+    data = distinct(raw_dataset([30, 30, 5], [20, 20, 2]))
+    spec = classes_spec(groups=[[0], [1, 2]], order="fixed", validation=0.2)
+    limits = ImageLimits(train_per_class=7, valid_per_class=3, test_per_class=4)
+    stream = made(spec, data, 1, limits)
+    counts = [np.bincount(everything(it)[1]).tolist() for task in stream.tasks for it in (task.train, task.valid)]
+    assert counts == [[7], [3], [7, 4], [3, 1]]  # of five images seven and three parts in ten
+    assert [len(task.test) for task in stream.tasks] == [4, 6]
+    assert not any(set(positions(task.train)) & set(positions(task.valid)) for task in stream.tasks)
+    assert stream.plan == plan_stream(spec, {"tiny": data.info}, limits, 1)
+    assert [len(it.test) for it in made(spec, data, 2, limits.lowered_to(3)).tasks] == [3, 3]
+    with pytest.raises(ValueError, match="go together"):
+        ImageLimits(train_per_class=7)
+
+
 def test_labels_are_numbered_within_the_task() -> None:
     """Labels are positions in the task's group; images keep their own."""
     data = distinct(raw_dataset([6] * 6, [3] * 6))
