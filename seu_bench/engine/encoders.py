@@ -61,10 +61,16 @@ def describe_encoder(encoder: StreamEncoder, sample: InputShape) -> EncoderRecor
     """The pretrained network of a stream whose images are of this shape, as records have it."""
     from seu_bench.models.sizes import count_macs, count_parameters, state_bytes
 
-    network = encoder.network
-    macs = count_macs(network, sample.shape, next(network.parameters()).device)
+    network, info = encoder.network, encoder.info
+    try:
+        macs = count_macs(network, sample.shape, next(network.parameters()).device)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        shape, reason = "x".join(map(str, sample.shape)), " ".join(str(error).split())[:200]
+        what = f"encoder {info.name!r} takes no images of {shape}: {reason}"
+        remedy = f"add -o benchmark.stream.input.resize={info.size}"
+        raise RequestError(what, where="input.resize", remedy=remedy) from error
     sizes = {"params": count_parameters(network), "bytes": state_bytes(network), "macs": macs}
-    return EncoderRecord(**encoder.info.document(), **sizes)
+    return EncoderRecord(**info.document(), **sizes)
 
 
 def add_encoder(cost: Cost, encoder: EncoderRecord, plan: StreamPlan) -> Cost:

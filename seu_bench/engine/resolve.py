@@ -41,7 +41,7 @@ from seu_bench.training.interfaces import (
 
 #: Data sets are made up from this seed, not from the run's: every seed of a synthetic run sees the same images.
 SYNTHETIC_SEED = 0
-#: A network for each kind of sample, which is proposed where another one does not take it.
+#: A network for each kind of sample: the default where a strategy's own does not take it, and what is proposed.
 USUAL_BACKBONES: Final[Mapping[InputKind, str]] = {"image": "alexnet", "features": "mlp", "tokens": "embedding"}
 
 
@@ -222,17 +222,20 @@ def choose_strategy(
     given: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
     *,
+    samples: InputKind = "image",
     on_encoder: bool = False,
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults`` and the protocol's;
-    ``on_encoder`` the backbone is a linear head. A RequestError says what does not fit together.
+    Below those are the preset's, the ``defaults``, the protocol's, and a network that takes the ``samples``;
+    ``on_encoder`` it is a linear head, whatever the protocol's. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
-    backbone = "linear" if on_encoder else protocol.model.backbone
-    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    network = {}
+    if issubclass(factory.options, BackboneOptions):
+        backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
+        network = {"backbone": backbone} if backbone else {}
     layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
@@ -259,6 +262,13 @@ def choose_strategy(
     return ChosenStrategy(factory, options, components, *networks, values_of_preset)
 
 
+def _usual_backbone(registry: Registry, factory: StrategyFactory, kind: InputKind) -> str | None:
+    """The network for samples of a kind; ``None``: a strategy's own takes them."""
+    own = factory.options.model_fields["backbone"].default
+    takes = kind == "image" or kind in taken_inputs(named_backbone(registry, own))
+    return None if takes else USUAL_BACKBONES[kind]
+
+
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
     """Validate a request against what is installed."""
     factory = registry.strategies.find(request.strategy).factory
@@ -279,11 +289,13 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     given = prepare({} if is_default else chosen) | prepare(request.options)
     encoder = find_encoder(registry, benchmark, factory, request.data_root)
     on_encoder = encoder is not None and encoder.makes_samples
-    layers = given, chosen if is_default else {}
-    picked = choose_strategy(registry, request, benchmark.protocols[protocol_name], *layers, on_encoder=on_encoder)
+    sources, packages = _find_sources(registry, benchmark)
+    kinds: dict[str, InputKind] = {name: getattr(source, "kind", "image") for name, source in sources.items()}
+    layers = benchmark.protocols[protocol_name], given, chosen if is_default else {}
+    samples = next(iter(kinds.values()))
+    picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
-    sources, packages = _find_sources(registry, benchmark)
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
 
     @cache  # each task may ask for the same
@@ -307,8 +319,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     )
     replaced = {*request.options, *(picked.preset if is_default else ())}
     tuned = tuned if chosen.keys() - replaced else None
-    for name, used in sources.items():
-        kind: InputKind = getattr(used, "kind", "image")
+    for name, kind in kinds.items():
         if encoder is not None and kind != "image":
             what = f"data set {name!r} has {_plural([kind])}, of which no encoder makes features"
             raise RequestError(what, where="input.encoder", remedy="leave the encoder out")
@@ -426,7 +437,7 @@ def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, ki
     names others."""
     known, has = inputs_of(picked.factory, picked.options), f"and data set {dataset!r} has {_plural([kind])}"
     if known is not None and kind not in known:
-        remedy = f"choose one that takes a backbone, e.g. naive, replay or ewc with -o backbone={USUAL_BACKBONES[kind]}"
+        remedy = "choose one that takes a backbone, e.g. naive, replay or ewc"
         what = f"strategy {strategy!r} learns {_plural(known)}, {has}"
         raise RequestError(what, where=f"--strategy {strategy}", remedy=remedy)
     parts: list[tuple[str, str, BackboneFactory | SpaceFactory | None, Kind[Any]]] = [

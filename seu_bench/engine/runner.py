@@ -134,6 +134,7 @@ class _Run:
         if spec.threads > (cores := usable_cores()):
             hooks.notice(f"this computes with {spec.threads} threads on {cores} cores, which is slower")
         device = torch.device(self.device)
+        _ = run.encoder_record  # refuses images that the network does not take before any is encoded
         self.stream = self._stream(0 if request.restart else self._known_tasks())
         if request.keep_learner and not self.stream.plan.open_ended:
             why, remedy = "images of all tasks normalise its input", "-o benchmark.stream.input.normalise=first_task"

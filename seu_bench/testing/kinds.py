@@ -16,13 +16,10 @@ from torch import Tensor, nn
 
 from seu_bench.config.options import build_options
 from seu_bench.config.run import Request
-from seu_bench.config.streams import stream_inputs
 from seu_bench.data.dataset import DatasetSource, InputShape
-from seu_bench.data.sources import definition_source
 from seu_bench.data.streams import build_stream
-from seu_bench.data.tasks import dataset_names
 from seu_bench.engine.encoders import named_encoder
-from seu_bench.engine.resolve import USUAL_BACKBONES, named_backbone, resolve, taken_inputs
+from seu_bench.engine.resolve import named_backbone, resolve, taken_inputs
 from seu_bench.errors import DataError, DataMissingError, RequestError
 from seu_bench.hookspecs import hookimpl
 from seu_bench.plugin.loggers import LoggedRun, LoggedValues
@@ -125,7 +122,7 @@ class EncoderContract(Contract):
         factory = named_encoder(load_registry(self.plugins), self.encoder)
         info, network, again = factory.info(), factory.load(), factory.load()
         require(network.info == info, "info() and load().info differ")
-        images = torch.randn(4, 3, 96, 96)
+        images = torch.randn(4, 3, info.size, info.size)
         found, last = network.readings(images), network(images)
         told = (4, sum(info.widths)), (4, info.widths[-1])
         shapes = tuple(found.shape), tuple(last.shape)
@@ -199,11 +196,6 @@ class BenchmarkContract(Contract):
         require(spec.name == self.benchmark, f"it is registered as {self.benchmark!r} and calls itself {spec.name!r}")
         require(factory.load() == spec, "a second load() gave another benchmark")
         common: dict[str, Any] = {"strategy": "fine_tuning", "benchmark": self.benchmark, "data_root": self.root}
-        name = dataset_names(spec)[0]
-        own = spec.datasets.get(name)
-        source = definition_source(own, name) if own else registry.datasets.find(name).factory
-        encoded = any(it.encoder for it in stream_inputs(spec.stream))
-        common["options"] = {} if encoded else {"backbone": USUAL_BACKBONES[getattr(source, "kind", "image")]}
         runs = [resolve(registry, Request(protocol=protocol, **common)) for protocol in spec.protocols]
         try:
             for run in runs:

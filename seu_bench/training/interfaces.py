@@ -49,7 +49,10 @@ class BackboneFactory(Protocol):
 class EncoderFactory(Protocol):
     """A pretrained network that makes features of images (``[stream.input] encoder = NAME``).
 
-    One that stands for many has a method ``select(name)``, which returns the factory for ``encoder = "KIND:NAME"``.
+    One that stands for many has a method ``select(name)``, which returns the factory for ``encoder = "KIND:NAME"``, and
+    ``names(text)`` for ``seu-bench weights``: those with a text in them; ``None``: whose weights are on this machine.
+    Where weights are to be fetched ``fetch()`` does so, and ``about()`` returns what is known before, as a dictionary
+    with names of :class:`~seu_bench.models.encoder.EncoderInfo`. ``tensors`` says how they go: ``"by name"``.
     """
 
     summary: str

@@ -123,8 +123,8 @@ def test_samples_that_are_no_images(kind: str, tmp_path: Path) -> None:
     path = Path(seu_bench.stream(tasks, name="mine", scenario="domain", folder=tmp_path))
     lists = [tuple(it.tolist() for it in each) for each in tasks]
     assert seu_bench.stream(lists, name="mine", scenario="domain", folder=tmp_path) == str(path)
-    options = {"backbone": "mlp" if kind == "features" else "embedding"}
-    run = resolve(Registry(), Request(strategy="naive", benchmark=str(path), options=options))
+    run = resolve(Registry(), Request(strategy="naive", benchmark=str(path)))
+    assert run.options.identity()["backbone"] == ("mlp" if kind == "features" else "embedding")
     assert (run.plan().input.kind, run.plan().input.shape) == (kind, (3,))
     stream = build_stream(run.spec.benchmark, run.load, ImageLimits(), 0)
     splits = [each.train for each in stream.tasks[: 1 if kind == "features" else 2]]

@@ -161,8 +161,7 @@ def test_learns_features_and_tokens(kind: str, tmp_path: Path) -> None:
     first = {"a": task(0, 1), "b": task(2, 3)}
     if kind == "tokens":
         first["b"][0][:, -1] = 39  # the vocabulary has no more
-    options = {"backbone": "mlp" if kind == "features" else "embedding"}
-    record = run_of(first, tmp_path, "naive", **options)
+    record = run_of(first, tmp_path, "naive")
     x, y, *_ = task(4, 5)
     with seu_bench.load_learner(record.run_id, tmp_path) as learner:
         learned = learner.learn(x, y, device="cpu")

@@ -32,7 +32,6 @@ from seu_bench.training.stage import StageProgress
 #: Packages whose docstrings are told apart, which seu-bench needs itself; words of a docstring; and a vocabulary.
 PACKAGES, WORDS, VOCABULARY = ("sklearn", "torch", "matplotlib", "pandas"), 24, 800
 TABLES = {"wine": 1, "breast_cancer": 1, "digits": 2}
-BACKBONES = {"text": "embedding"}
 SEU = {"space": "dense", "channels": 8} | {f"{it}.epochs": 8 for it in ("searcher", "creator")}
 SEU |= {f"{it}.batch_size": 16 for it in ("searcher", "creator")}
 
@@ -102,8 +101,6 @@ def run(folder: Path, name: str, strategy: str, scenario: str, results: Path, st
     options: dict[str, Any] = {"benchmark.stream.scenario": scenario}
     if strategy == "seu":
         options |= SEU | ({"infer_task": "entropy"} if scenario == "class" else {})
-    elif strategy != "nearest_mean":
-        options["backbone"] = BACKBONES.get(name, "mlp")
     fields: Any = {"results": results, "device": "cpu", "checkpoint_every": 0.0, "options": options}
     registry = Registry(manager)
     resolved = resolve(registry, Request(strategy=strategy, benchmark=str(folder / f"{name}.toml"), **fields))
@@ -178,10 +175,15 @@ def test_resumed_to_the_bit_and_exported(folder: Path, tmp_path: Path, name: str
 @pytest.mark.parametrize(
     ("name", "strategy", "options", "said", "hint"),
     [
-        ("wine", "naive", {}, "'alexnet' takes images, and data set 'own' has features", "-o backbone=mlp;"),
-        ("text", "naive", {}, "'alexnet' takes images, and data set 'own' has tokens", "-o backbone=embedding;"),
+        (
+            "wine",
+            "naive",
+            {"backbone": "alexnet"},
+            "'alexnet' takes images, and data set 'own' has features",
+            "-o backbone=mlp;",
+        ),
         ("text", "ewc", {"backbone": "mlp"}, "'mlp' takes images and features", "those that take tokens: embedding"),
-        ("wine", "pnn", {}, "'pnn' learns images", "-o backbone=mlp"),
+        ("wine", "pnn", {}, "'pnn' learns images", "naive, replay or ewc"),
         ("wine", "seu", {}, "'darts_cell' takes images, and data set 'own' has features", "-o space=dense;"),
         (
             "text",
@@ -190,7 +192,7 @@ def test_resumed_to_the_bit_and_exported(folder: Path, tmp_path: Path, name: str
             "'mbconv' takes images, and data",
             "-o space=dense; those that take tokens",
         ),
-        ("text", "slda", {}, "'slda' learns images and features", "-o backbone=embedding"),
+        ("text", "slda", {}, "'slda' learns images and features", "naive, replay or ewc"),
         ("split_digits", "naive", {"backbone": "embedding"}, "'embedding' takes tokens", "-o backbone=alexnet"),
     ],
 )
