@@ -178,7 +178,7 @@ def test_images_of_a_size_that_it_does_not_take(cache: Path, tmp_path: Path, com
     places = ["--results", tmp_path / "results", "--data-root", tmp_path / "data"]
     asked = ["run", "--strategy", "nearest_mean", "--benchmark", "split_digits", "--protocol", "smoke"]
     answer = command(*asked, *options, *places)
-    assert answer.status == 2 and "takes no images of 3x96x96" in answer.err, answer.err
+    assert answer.status == 2 and "takes no images of 3x96x96: Input height" in answer.err, answer.err
     assert "hint: add -o benchmark.stream.input.resize=224" in answer.err
 
 
