@@ -21,7 +21,7 @@ from seu_bench.config.common_options import Weights
 from seu_bench.config.options import did_you_mean
 from seu_bench.errors import RequestError
 from seu_bench.models.encoder import Encoder, EncoderInfo
-from seu_bench.utils.seeding import RandomState
+from seu_bench.utils.seeding import preserve_rng
 
 #: The file of weights in each of timm's repositories of the hub.
 FILE: Final = "model.safetensors"
@@ -183,8 +183,8 @@ def load_cached(name: str) -> Encoder:
 
 
 def create(network: str) -> Any:
-    """A network without its head, of random weights that nothing else hangs on."""
-    with RandomState(0).active():
+    """A network without its head, of random weights that are no draws of a run."""
+    with preserve_rng():
         return timm.create_model(network, pretrained=False, num_classes=0).eval()
 
 

@@ -65,8 +65,7 @@ def describe_encoder(encoder: StreamEncoder, sample: InputShape) -> EncoderRecor
     try:
         macs = count_macs(network, sample.shape, next(network.parameters()).device)
     except (AssertionError, RuntimeError, ValueError) as error:
-        shape, reason = "x".join(map(str, sample.shape)), " ".join(str(error).split())[:200]
-        what = f"encoder {info.name!r} takes no images of {shape}: {reason}"
+        what = f"encoder {info.name!r} takes no {sample}: {' '.join(str(error).split()):.200}"
         remedy = f"add -o benchmark.stream.input.resize={info.size}"
         raise RequestError(what, where="input.resize", remedy=remedy) from error
     sizes = {"params": count_parameters(network), "bytes": state_bytes(network), "macs": macs}

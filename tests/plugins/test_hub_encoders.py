@@ -25,6 +25,7 @@ from seu_bench.engine.encoders import named_encoder
 from seu_bench.engine.saved_model import load_model
 from seu_bench.engine.verification import verify
 from seu_bench.errors import RequestError, ResultsError
+from seu_bench.testing import EncoderContract
 from seu_bench.testing.trial import load_registry
 from seu_bench_timm import encoders
 
@@ -77,6 +78,16 @@ def test_real_weights_by_name_are_those_by_place(cache: Path) -> None:
     assert (info.name, info.licence, info.sha256) == (NAME, "apache-2.0", path.name[:16])
     assert info.pretrained_on == "timm's tag in1k" and "timm/tf_efficientnet_lite0.in1k" in info.source
     assert torch.equal(factory.load().readings(images(64)), LITE0.load().readings(images(64)))
+
+
+class TestHubEncoder(EncoderContract):
+    """The contract of encoders on it."""
+
+    encoder = NAME
+
+    @pytest.fixture(autouse=True)
+    def weights(self, cache: Path) -> None:
+        put(cache, NAME.removeprefix("timm:"), lite0_tensors())
 
 
 @pytest.mark.parametrize(
@@ -167,7 +178,7 @@ def test_images_of_a_size_that_it_does_not_take(cache: Path, tmp_path: Path, com
     places = ["--results", tmp_path / "results", "--data-root", tmp_path / "data"]
     asked = ["run", "--strategy", "nearest_mean", "--benchmark", "split_digits", "--protocol", "smoke"]
     answer = command(*asked, *options, *places)
-    assert answer.status == 2 and "takes no images of 3x96x96" in answer.err, answer.err
+    assert answer.status == 2 and "takes no images of 3x96x96: Input height" in answer.err, answer.err
     assert "hint: add -o benchmark.stream.input.resize=224" in answer.err
 
 
