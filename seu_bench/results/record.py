@@ -131,6 +131,8 @@ class EncoderRecord(Document):
     params: Count
     bytes: Count
     macs: Count
+    #: Whether the model has a trained copy of it, which is counted in its place.
+    trained: bool = False
 
 
 class StabilityRecord(Document):
@@ -286,7 +288,7 @@ class Record(Versioned):
     @property
     def encoder_sizes(self) -> dict[str, int]:
         """Sizes of a pretrained network that are not counted with the model, by the names of the record's fields."""
-        if (it := self.encoder) is None:
+        if (it := self.encoder) is None or it.trained:
             return {}
         macs = it.macs if self.input_kind == "features" else 0
         return {"params_total": it.params, "params_active": it.params, "macs": macs, "memory_bytes": it.bytes}
