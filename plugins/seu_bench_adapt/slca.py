@@ -55,9 +55,11 @@ class SlowModel(MultiHeadModel):
         self.heads, self.means, self.factors = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; the network stays in evaluation mode."""
+        """Set the mode; layers with running statistics, such as BatchNorm, stay in evaluation mode."""
         super().train(mode)
-        self.backbone.eval()
+        for module in self.backbone.modules():
+            if getattr(module, "track_running_stats", False):
+                module.eval()
         return self
 
     def expand(self, task: int, device: torch.device) -> None:

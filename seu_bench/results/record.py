@@ -102,8 +102,7 @@ class Parent(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of a task's samples, in this order; ``background`` is for zero;
-    ``layers`` of the encoder are read."""
+    """What makes the network's input of samples, in this order; ``background``: for zero; ``layers``: of the encoder."""
 
     shape: SampleShape
     pad: Count
@@ -116,7 +115,7 @@ class TaskInput(Document):
 
 
 class EncoderRecord(Document):
-    """The pretrained network of a run; ``params`` and ``macs`` of an image are those of the network alone."""
+    """A run's pretrained network, with its own ``params`` and ``macs``; a ``trained`` copy is part of the model."""
 
     name: str
     network: str
@@ -131,7 +130,6 @@ class EncoderRecord(Document):
     params: Count
     bytes: Count
     macs: Count
-    #: Whether the model has a trained copy of it, which is counted in its place.
     trained: bool = False
 
 
