@@ -246,7 +246,9 @@ def draw(folder: Path = EVIDENCE) -> None:
                     axis.set(xlabel="step", ylabel="accuracy on all classes so far (%)")
                 else:
                     axis.set(xlabel="memory added to the network (MB)", ylabel="average incremental accuracy (%)")
-                    axis.set(xscale="log")
+                    axis.set(xscale="log", xticks=[0.5, 1, 2, 5, 10, 20, 50])
+                    axis.minorticks_off()
+                    axis.xaxis.set_major_formatter("{x:g}")
             handles = {
                 label: it for axis in axes.flat for it, label in zip(*axis.get_legend_handles_labels(), strict=True)
             }
