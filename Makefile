@@ -58,7 +58,7 @@ docs: $(READY) ## write what is counted in docs/, and build the site: build/site
 perf: $(READY) ## measure speed, memory and start-up on two idle cores, an hour; results/published/performance.md
 	$(BIN)/python -m scripts.perf measure
 
-evidence: $(READY) ## write docs/evidence/reproduction.md, its figures, reference_numbers.md and scenarios.md from the published records
+evidence: $(READY) ## write docs/evidence/reproduction.md, its figures, reference_numbers.md and the other pages from the published records
 	$(BIN)/python -m scripts.evidence
 
 evidence-run: $(READY) ## run the quick part of the evidence again, into results/evidence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -73,3 +73,16 @@ def family(pairs: Sequence[Pair], metric: str) -> list[Compared]:
     told = [(pair, ours, theirs) for pair, ours, theirs in measured if ours.keys() & theirs.keys()]
     differences = compare_paired([(ours, theirs) for _, ours, theirs in told])
     return [Compared(pair, metric, found) for (pair, _, _), found in zip(told, differences, strict=True)]
+
+
+def compare_rows(
+    rows: Mapping[str, Mapping[str, Row]], pairs: Sequence[tuple[str, str]], metrics: Iterable[str]
+) -> dict[str, list[Compared]]:
+    """Compare pairs of names on all benchmarks that have both, each metric one family; by metric."""
+    there = [
+        Pair(benchmark, one, other, of[one], of[other])
+        for benchmark, of in rows.items()
+        for one, other in pairs
+        if one in of and other in of
+    ]
+    return {metric: family(there, metric) for metric in metrics}

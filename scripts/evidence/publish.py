@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, inheritance_contest, months, scenarios, transfer, units
+from scripts.evidence import inheritance, inheritance_contest, months, pretrained, scenarios, transfer, units
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
 from scripts.evidence.months_runs import PROCESSES
 from scripts.evidence.reference_runs import RATES, SET
@@ -20,7 +20,7 @@ from seu_bench.results.record_files import PACKED_NAME
 #: Results folders of the sweeps.
 FOLDERS = (
     *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET,
+    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET,
 )  # fmt: skip
 
 

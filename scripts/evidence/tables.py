@@ -135,6 +135,16 @@ def equal_parameters(evidence: Evidence) -> str:
     return table(headings, rows, texts=2) if rows else ""
 
 
+def verdicts(found: Mapping[str, Sequence[Compared]]) -> str:
+    """A row for each pair: differences and verdicts, by metric."""
+    lines = []
+    for of_pair in zip(*found.values(), strict=True):
+        pair = of_pair[0].pair
+        told = [f"{each.words}, {each.difference.verdict}" for each in of_pair]
+        lines.append((f"`{pair.benchmark}`", f"`{pair.one}` less `{pair.other}`", *told))
+    return table(["benchmark", "difference", *map(heading, found)], lines, texts=2)
+
+
 def linear_row(evidence: Evidence, name: str) -> str:
     """Whether each learner's mean is above that of the linear row; ``?`` where the seeds do not tell."""
     metrics = ("learning_acc", "acc")

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from scripts.evidence.comparing import Compared, Pair, family
+from scripts.evidence.comparing import compare_rows
 from scripts.evidence.components import percent, reused_share
 from scripts.evidence.formatting import heading, mean, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER
+from scripts.evidence.tables import verdicts
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
@@ -25,6 +26,7 @@ CREATORS: Final = ("adapt", "adapt, rank 4", "mdl", "frugal", "all_new")
 #: Strategies of the published set `quick` that stand beside; of it is also the row `all_new`.
 BESIDE: Final = ("linear", "independent")
 COLUMNS: Final = ("acc", "params_total", "mixed_score", "train_flops")
+COMPARED: Final = ("acc", "mixed_score")
 #: Initial channels by which cells and inverted residuals are of one size, and those of the protocol.
 CHANNELS: Final = {"darts_cell": 9, "mbconv": 6}
 OWN: Final = 8
@@ -57,17 +59,6 @@ def read_rows() -> dict[str, dict[str, Row]]:
     return found
 
 
-def compared(rows: Mapping[str, Rows], pairs: Sequence[tuple[str, str]]) -> dict[str, list[Compared]]:
-    """Pairs on all benchmarks, in accuracy and in mixed score, each metric one family; by metric."""
-    there = [
-        Pair(benchmark, one, other, of[one], of[other])
-        for benchmark, of in rows.items()
-        for one, other in pairs
-        if one in of and other in of
-    ]
-    return {metric: family(there, metric) for metric in ("acc", "mixed_score")}
-
-
 def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[float | None, float | None]]) -> str:
     """A row for each name, then those that stand beside."""
     lines = []
@@ -77,16 +68,6 @@ def row_table(rows: Rows, wanted: Sequence[str], shares: Mapping[str, tuple[floa
             columns = [mean(row, column) for column in COLUMNS] + [percent(each) for each in zip(*told, strict=True)]
             lines.append((f"`{name}`", str(row.seeds), *columns))
     return table(["row", "seeds", *map(heading, COLUMNS), "places that reuse (%)", "that adapt (%)"], lines)
-
-
-def verdicts(found: Mapping[str, Sequence[Compared]]) -> str:
-    """A row for each pair: differences and verdicts."""
-    lines = []
-    for of_pair in zip(*found.values(), strict=True):
-        pair = of_pair[0].pair
-        told = [f"{each.words}, {each.difference.verdict}" for each in of_pair]
-        lines.append((f"`{pair.benchmark}`", f"`{pair.one}` less `{pair.other}`", *told))
-    return table(["benchmark", "difference", *map(heading, found)], lines, texts=2)
 
 
 def adapted_share(record: Record) -> float | None:
@@ -110,7 +91,7 @@ def rendered() -> str:
         own=OWN,
         spaces=lambda benchmark: row_table(rows[benchmark], SPACES, shares),
         creators=lambda benchmark: row_table(rows[benchmark], CREATORS, shares),
-        space_verdicts=verdicts(compared(rows, spaces)),
-        creator_verdicts=verdicts(compared(rows, creators)),
+        space_verdicts=verdicts(compare_rows(rows, spaces, COMPARED)),
+        creator_verdicts=verdicts(compare_rows(rows, creators, COMPARED)),
         commands=[f"seu-bench sweep {FOLDER}/{file.name}" for file in sorted((ROOT / FOLDER).glob("units_*.toml"))],
     )

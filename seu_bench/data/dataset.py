@@ -360,8 +360,10 @@ def hold_out(
         found = np.flatnonzero(labels == label)
         if len(found) < 2:
             called = repr(class_names[label]) if class_names and label < len(class_names) else str(label)
-            what = f"data set {name!r} has a single image of class {called}, which cannot be both trained and tested on"
-            raise DataError(what, where=where, remedy="give each class at least 2 images, or bring a test set")
+            what = (
+                f"data set {name!r} has a single sample of class {called}, which cannot be both trained and tested on"
+            )
+            raise DataError(what, where=where, remedy="give each class at least 2, or bring a test set")
         is_test[generator.permutation(found)[: max(1, int(fraction * len(found)))]] = True
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 

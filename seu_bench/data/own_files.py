@@ -409,8 +409,9 @@ class NpzSource(OwnFiles):
             *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, MemoryError),
             *(zipfile.BadZipFile, zlib.error),
         ) as error:
-            # Arrays of Python objects end here, too: reading them would run code of the file.
             remedy = f"docs/guides/own_data.md says what the {self.path.suffix or 'file'} must hold"
+            if "allow_pickle" in str(error):  # reading Python objects would run code of the file
+                remedy = "save it by numpy.savez, texts with .astype(str) and numbers with .astype(float)"
             raise self.fault(f"is not usable: {one_line(error)}", remedy, DataCorruptError) from error
 
     def describe(self, arrays: dict[str, NDArray[Any]]) -> RawDataset:
@@ -491,10 +492,9 @@ def _npz_images(images: NDArray[Any]) -> Images:
 
 def _npz_labels(name: str, samples: NDArray[Any], labels: NDArray[Any]) -> Labels:
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    shape = samples.shape
-    if labels.shape != shape[:1] or labels.dtype.kind not in "ui":
+    if labels.shape != samples.shape[:1] or labels.dtype.kind not in "ui" or not len(labels):
         what = f"the labels of {name} are {labels.dtype} of shape {labels.shape}"
-        raise ValueError(f"{what}; needed are {shape[:1]} integers, or texts")
+        raise ValueError(f"{what}; needed are {samples.shape[:1]} integers, or texts, and one at least")
     if labels.min() < 0 or labels.max() >= max(1000, len(labels)):
         raise ValueError(f"{name} has labels {labels.min()} to {labels.max()}; they must count the classes from 0")
     return labels.astype(np.int64)

@@ -232,10 +232,8 @@ def choose_strategy(
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
-    network = {}
-    if issubclass(factory.options, BackboneOptions):
-        backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
-        network = {"backbone": backbone} if backbone else {}
+    backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
+    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
     layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
@@ -263,10 +261,9 @@ def choose_strategy(
 
 
 def _usual_backbone(registry: Registry, factory: StrategyFactory, kind: InputKind) -> str | None:
-    """The network for samples of a kind; ``None``: a strategy's own takes them."""
-    own = factory.options.model_fields["backbone"].default
-    takes = kind == "image" or kind in taken_inputs(named_backbone(registry, own))
-    return None if takes else USUAL_BACKBONES[kind]
+    """The network for samples of a kind; ``None``: a strategy's own takes them, or it has none."""
+    own = factory.options.model_fields.get("backbone") if kind != "image" else None
+    return USUAL_BACKBONES[kind] if own and kind not in taken_inputs(named_backbone(registry, own.default)) else None
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:

@@ -120,7 +120,7 @@ LAYOUTS: dict[str, tuple[list[str], str]] = {
         "b, c, d in one",
     ),
     "splits": ([f"{it}/0.png" for it in ("train/a", "val/b")], "are called like splits: train, val"),
-    "single": (["a/0.png", "a/1.png", "b/0.png"], "single image of class 'b'"),
+    "single": (["a/0.png", "a/1.png", "b/0.png"], "single sample of class 'b'"),
 }
 
 

@@ -133,7 +133,21 @@ LATE[:, 0] = 1.7e9 + np.arange(60)
         ({"features": WIDE}, "features", r"1e\+300 in row 5 \(from 0\), column 1; .* float32 can hold"),
         ({"features": LATE}, "features", "column 0 that differ too little for float32: subtract their mean"),
         ({"features": FEATURES.astype(str)}, "features", "has dtype <U32"),
-        ({"features": FEATURES.astype(object)}, "features", "Object arrays cannot be loaded"),
+        (
+            {"features": FEATURES.astype(object)},
+            "features",
+            r"Object arrays(.|\n)*numbers with \.astype\(float\)",
+        ),
+        (
+            {"features": FEATURES, "labels": LABELS.astype(str).astype(object)},
+            "features",
+            r"texts with \.astype\(str\)",
+        ),
+        (
+            {"features": FEATURES[:0], "labels": LABELS[:0]},
+            "features",
+            r"labels of features .* shape \(0,\).* one at least",
+        ),
         ({"features": FEATURES.astype(complex)}, "features", "has dtype complex128"),
         ({"features": FEATURES[:, 0]}, "features", r"has dtype float64 and shape \(60,\); needed are numbers \[N, D\]"),
         ({"tokens": TOKENS * 1.0}, "tokens", r"has dtype float64 and shape \(60, 6\); needed are integers \[N, L\]"),
@@ -145,7 +159,7 @@ LATE[:, 0] = 1.7e9 + np.arange(60)
 )
 def test_arrays_that_are_no_such_samples(arrays: dict[str, Any], kind: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=said):
-        npz(tmp_path, kind, **arrays, labels=LABELS)
+        npz(tmp_path, kind, **{"labels": LABELS} | arrays)
 
 
 def test_ids_beyond_the_vocabulary(tmp_path: Path) -> None:
@@ -156,7 +170,7 @@ def test_ids_beyond_the_vocabulary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a,y\n1,x\n2,x\n3,z\n", "a single image of class 'z'"),
+        ("a,y\n1,x\n2,x\n3,z\n", "a single sample of class 'z'"),
         ("a,y\n1,x\n,z\n", r"a value is missing in row 1 \(from 0\), column 'a'"),
         ("a,y\n1,x\n2,\n", r"a value is missing in row 1 \(from 0\), column 'y'"),
         ("a,b,y\n1,u,x\n2,v,z\n", "columns must be numbers, and 'b' is (object|str)"),

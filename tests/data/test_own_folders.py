@@ -189,7 +189,7 @@ def test_task_of_a_list_stays_as_it_is(tmp_path: Path) -> None:
 FOLDERS: dict[str, tuple[list[str], str]] = {
     "nothing": ([], "has no images"),
     "one class": (["a/1", "a/2"], "there is one class, a|how many a task has"),
-    "one picture": (["a/1", "b/1", "b/2"], "a single image of class 'a'"),
+    "one picture": (["a/1", "b/1", "b/2"], "a single sample of class 'a'"),
     "deeper": (["y/june/a/1", "y/june/b/1", "z/june/a/1"], "y, z have no images, nor folders of images"),
     "one task": (["all/a/1", "all/b/1"], "all has folders of images"),
     "tasks and a class": (["june/a/1", "june/b/1", "c/1"], "c has images; june has folders of images"),
@@ -234,7 +234,7 @@ LISTS: dict[str, tuple[str, str]] = {
     "other split": ("path,label,split\nown/a/0.png,a,valid\n", r"line 2 .*valid"),
     "uneven": ("path,label,split\nown/a/0.png,a,train\nown/a/1.png,a,test\nown/b/0.png,b,test\n", "one split only: b"),
     "open quote": ('path,label\n"own/a/0.png,a\n', "cannot be read"),
-    "one picture": ("path,label\nown/a/0.png,a\nown/b/0.png,b\nown/b/1.png,b\n", "a single image of class 'a'"),
+    "one picture": ("path,label\nown/a/0.png,a\nown/b/0.png,b\nown/b/1.png,b\n", "a single sample of class 'a'"),
 }
 
 

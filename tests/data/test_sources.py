@@ -322,5 +322,5 @@ def test_hold_out_takes_the_fraction_of_each_class() -> None:
     assert sorted([*train, *test]) == list(range(112))
     assert np.bincount(labels[test]).tolist() == [25, 2, 1]
     np.testing.assert_array_equal(test, hold_out(labels, 0.25, "x")[1])
-    with pytest.raises(DataError, match="single image of class 1"):
+    with pytest.raises(DataError, match="single sample of class 1"):
         hold_out(np.asarray([0, 0, 1]), 0.25, "x")

@@ -17,10 +17,12 @@ from scripts.evidence import (
     inheritance,
     months,
     page,
+    pretrained,
     reference_numbers,
     scenarios,
     sweeps,
     transfer,
+    units,
 )
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.inheritance_contest import Goal
@@ -57,17 +59,26 @@ def a_run(name: str = "ewc", seed: int = 0, acc: float = 0.5, **fields: Any) -> 
     return Record.model_validate(given | fields)
 
 
-def put(folder: Path, *runs: Record) -> Evidence:
-    """The evidence of these records as the set ``quick``."""
-    (folder / "quick").mkdir(exist_ok=True)
+def put(folder: Path, *runs: Record, name: str = "quick") -> Evidence:
+    """The evidence of these records as a set."""
+    (folder / name).mkdir(exist_ok=True)
     lines = "".join(f"{run.model_dump_json()}\n" for run in runs)
-    (folder / "quick" / "records.jsonl").write_text(lines, encoding="utf-8")
+    (folder / name / "records.jsonl").write_text(lines, encoding="utf-8")
     return read_evidence(folder)
 
 
 @pytest.mark.parametrize(
     "module",
-    [page, scenarios, transfer, inheritance, months, pytest.param(reference_numbers, marks=pytest.mark.long)],
+    [
+        page,
+        scenarios,
+        transfer,
+        inheritance,
+        units,
+        months,
+        pretrained,
+        pytest.param(reference_numbers, marks=pytest.mark.long),
+    ],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
 def test_page_comes_from_the_records(module: Any) -> None:
@@ -262,6 +273,32 @@ def test_share_that_is_reused() -> None:
     record = a_run("seu", 0, 0.5, paths=((0, 0), (0, 1), (0, 1)), unit_tasks=((0,), (0, 1)))
     assert components.reused_share(record) == 0.75
     assert components.reused_share(a_run("ewc", 0, 0.5)) is None
+
+
+@pytest.mark.parametrize(
+    ("ease", "memory", "said"),
+    [
+        (0.50, 9, "is met."),
+        (0.50, 20, "is **missed**: it keeps 20.0 MB, `ease` 10.0."),
+        (0.795, 9, "is **missed**: it is not for `ease`."),
+        (0.90, 11, "is **missed**: it is not for `ease`; it keeps 11.0 MB, `ease` 10.0."),
+    ],
+)
+def test_goal_on_pretrained_features(tmp_path: Path, ease: float, memory: int, said: str) -> None:
+    """Significantly more accurate than both by a point, in less memory; rows of other layers have their own name."""
+    means = {"seu_adapt": (0.8, memory), "ranpac": (0.6, 20), "ease": (ease, 10)}
+    runs = [
+        a_run(name, seed, metrics={"acc": acc + 0.001 * (seed * len(name) % 4), "memory_bytes": size * 10**6})
+        for name, (acc, size) in means.items()
+        for seed in range(5)
+    ]
+    layered = a_run("ranpac", 0, 0.7, run_id="layers", benchmark_overrides={pretrained.LAYERS: [7, 8]})
+    put(tmp_path, *runs, layered, name=pretrained.SET)
+    (rows,) = pretrained.read_streams(tmp_path).values()
+    assert list(rows) == sorted(rows, key=lambda name: -(rows[name].mean("acc") or 0)) and len(rows) == 4
+    assert rows["ranpac (layers [7, 8])"].run_ids == {0: "layers"}
+    (goal,) = (it for it in pretrained.findings("one", rows, pretrained.compare({"one": rows})) if "goal" in it)
+    assert goal.endswith(said)
 
 
 @pytest.mark.parametrize(
