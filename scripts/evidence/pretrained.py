@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,11 +29,11 @@ COLUMNS: Final = (
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("pretrained_*.toml")))
 LAYERS: Final = "stream.input.layers"
 #: Options that a row's name tells where they are not these, the defaults.
-_DEFAULTS: Final[Mapping[str, object]] = {"distance": "euclidean", "shrinkage": 0.01, "projection": 2000}
+_DEFAULTS: Final[Mapping[str, object]] = {"distance": "euclidean", "shrinkage": 0.01}
 OURS, SIMPLE, ADAPTERS, MEANS, BOUND = "seu_adapt", "ranpac", "ease", "nearest_mean", "joint"
-#: The same ridge regression on all layers, and without its random projection.
-LAYERED, PLAIN = "ranpac (all layers)", "ranpac (all layers, projection=0)"
-RIVALS: Final = (SIMPLE, LAYERED, PLAIN, ADAPTERS, "slca")
+#: The same ridge regression on all layers.
+LAYERED: Final = "ranpac (all layers)"
+RIVALS: Final = (SIMPLE, "slda (shrinkage=auto)", LAYERED, ADAPTERS, "slca")
 #: Closed forms, which need no gradient.
 CLOSED: Final = (MEANS, "slda", SIMPLE)
 COMPARED: Final = ("acc", "avg_incremental_acc")
@@ -88,7 +89,7 @@ def table_of(rows: Rows) -> str:
 
 def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:
     """Ours beside its rivals, and the layers that ranpac reads, on all streams; each metric one family."""
-    pairs = [*((OURS, it) for it in RIVALS), (LAYERED, SIMPLE), (PLAIN, LAYERED)]
+    pairs = [*((OURS, it) for it in RIVALS), (LAYERED, SIMPLE)]
     return compare_rows(streams, pairs, COMPARED)
 
 
@@ -97,7 +98,7 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
     accuracies = {name: 100 * value for name, row in rows.items() if (value := row.mean("acc")) is not None}
     learners = {name: value for name, value in accuracies.items() if rows[name].reference is None}
     told = {(it.pair.one, it.pair.other): it for it in found["acc"] if it.pair.benchmark == stream}
-    closed = [it for it in accuracies if rows[it].record.strategy in CLOSED and LAYERS not in _overrides(rows[it])]
+    closed = [it for it in accuracies if rows[it].record.strategy in CLOSED and it != LAYERED]
     if closed and learners:
         best, simple = max(learners, key=learners.__getitem__), max(closed, key=accuracies.__getitem__)
         yield (
@@ -108,11 +109,9 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
         if below:
             yield f"Below `{MEANS}`, a mean for each class ({accuracies[MEANS]:.1f} %): {names(below)}."
     if (gained := told.get((LAYERED, SIMPLE))) is not None:
-        plain = told.get((PLAIN, LAYERED))
         own = told.get((OURS, SIMPLE))
         yield (
             f"Reading all layers in place of the last one brings `{SIMPLE}` {_words(gained)}"
-            + ("" if plain is None else f"; without its projection another {_words(plain)}")
             + ("." if own is None else f". All that `{OURS}` is ahead of `{SIMPLE}` is {_words(own)}.")
         )
     sides = {side: [other for (one, other), it in told.items() if one == OURS and it.side == side] for side in _SIDES}
@@ -144,23 +143,16 @@ def _words(found: Compared) -> str:
     return f"{found.words} ({found.difference.verdict})"
 
 
-def _overrides(row: Row) -> Mapping[str, object]:
-    return row.record.benchmark_overrides
-
-
 def pending(streams: Mapping[str, Rows]) -> Iterator[tuple[str, int, int]]:
     """Sweeps with runs that have no published record: the file, how many there are at least, and of how many."""
     for file in SWEEPS:
         spec = sweep(file)
         layered = any(LAYERS in key for key in spec.options)
-        there = wanted = 0
-        for benchmark in (Path(it).stem for it in spec.benchmark):
-            for strategy in spec.strategy:
-                # Of a sweep over options every row counts.
-                own = [row for row in streams.get(benchmark, {}).values() if row.record.strategy == strategy]
-                own = [row for row in own if (LAYERS in _overrides(row)) == layered]
-                wanted += len(spec.seeds)
-                there += len(set.intersection(*(set(row.runs) for row in own)) & set(spec.seeds)) if own else 0
+        there, wanted = 0, len(spec.strategy) * len(spec.benchmark) * len(spec.seeds)
+        for strategy, stream in product(spec.strategy, (Path(it).stem for it in spec.benchmark)):
+            rows = {name: it for name, it in streams.get(stream, {}).items() if it.record.strategy == strategy}
+            own = [row.runs.keys() & spec.seeds for name, row in rows.items() if (name == LAYERED) == layered]
+            there += len(set.intersection(*own)) if own else 0
         if there < wanted:
             yield file, there, wanted
 
@@ -254,7 +246,9 @@ def draw(folder: Path = EVIDENCE) -> None:
                     axis.set(xlabel="step", ylabel="accuracy on all classes so far (%)")
                 else:
                     axis.set(xlabel="memory added to the network (MB)", ylabel="average incremental accuracy (%)")
-                    axis.set(xscale="log")
+                    axis.set(xscale="log", xticks=[0.5, 1, 2, 5, 10, 20, 50])
+                    axis.minorticks_off()
+                    axis.xaxis.set_major_formatter("{x:g}")
             handles = {
                 label: it for axis in axes.flat for it, label in zip(*axis.get_legend_handles_labels(), strict=True)
             }

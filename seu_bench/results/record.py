@@ -102,7 +102,7 @@ class Parent(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of samples, in this order; ``background``: for zero; ``layers``: of the encoder."""
+    """What makes the network's input of samples, in order; ``background``: for zero; ``layers``: of the encoder."""
 
     shape: SampleShape
     pad: Count
