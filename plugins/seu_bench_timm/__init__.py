@@ -92,7 +92,6 @@ class HubEncoders:
     """All of timm's networks that have weights on the hub."""
 
     summary: str = "any pretrained network of timm, as timm:NAME (seu-bench weights)"
-    contract = None  # its networks' weights are not at hand everywhere
 
     def names(self, text: str | None) -> list[str]:
         """Those that have a text in their names; ``None``: those whose weights are on this machine."""

@@ -48,8 +48,8 @@ _OF_PROTOCOLS: Final = {
 def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: str) -> None:
     """List what is installed, and what is unavailable and why.
 
-    KIND is strategies, backbones, searchers, creators, spaces, benchmarks, datasets, metrics, executors, loggers or
-    commands. With NAME, one of them is shown with its options: type, range, default and meaning.
+    KIND is strategies, backbones, encoders, searchers, creators, spaces, benchmarks, datasets, metrics, executors,
+    loggers or commands. With NAME, one of them is shown with its options: type, range, default and meaning.
     """
     registry = use_plugins(plugin)
     kinds = registry.kinds

@@ -9,9 +9,8 @@ import click
 
 from seu_bench.cli.completion import names_of
 from seu_bench.cli.options import format_option, print_as
-from seu_bench.engine.encoders import named_encoder
 from seu_bench.errors import RequestError
-from seu_bench.plugin.registry import Registry
+from seu_bench.plugin.registry import Registry, find_named
 from seu_bench.utils import progress as bars
 
 _COLUMNS = ("name", "network", "pretrained_on", "size", "licence", "state")
@@ -34,9 +33,10 @@ def weights(context: click.Context, text: str | None, form: str) -> None:
     for name, factory in bars.track(list(_encoders(registry, text)), "checking weights"):
         try:
             rows.append({"name": name, **factory.info().document(), "state": "ready"})
-        except RequestError as error:
-            to_fetch = (error.remedy or "").startswith("seu-bench weights fetch")
-            rows.append({"name": name, **_about(factory), "state": "fetch" if to_fetch else error.remedy or error.what})
+        except Exception as error:  # of a stranger's: the others are listed all the same
+            state = getattr(error, "remedy", None) or f"unusable: {type(error).__name__}: {error}"
+            state = "fetch" if state.startswith("seu-bench weights fetch") else state
+            rows.append({"name": name, **_about(factory), "state": state})
     for name, entry in registry.encoders.unavailable.items():
         if text is None or text in name:
             rows.append({"name": name, "state": entry.factory.remedy or entry.factory.reason})
@@ -72,7 +72,7 @@ def show(name: str, form: str) -> None:
     """Show all that is known of pretrained weights; of those that are not on this machine, how they come."""
     from seu_bench.models.sizes import count_parameters, state_bytes
 
-    factory = named_encoder(Registry(), name)
+    factory = find_named(Registry().encoders, name, "encoder")
     document = {"name": name, **_about(factory), "tensors": getattr(factory, "tensors", "by name")}
     try:
         encoder = factory.load()
@@ -95,7 +95,7 @@ def _told(document: Mapping[str, Any]) -> Iterator[str]:
 @click.argument("name", shell_complete=names_of("encoders"))
 def fetch(name: str) -> None:
     """Bring pretrained weights to this machine and check them."""
-    factory = named_encoder(Registry(), name)
+    factory = find_named(Registry().encoders, name, "encoder")
     if hasattr(factory, "fetch"):
         factory.fetch()
     info = factory.info()

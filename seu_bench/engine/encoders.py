@@ -57,8 +57,9 @@ def find_record_encoder(registry: Registry, record: Record) -> Encoder | None:
     return encoder
 
 
-def describe_encoder(encoder: StreamEncoder, sample: InputShape) -> EncoderRecord:
-    """The pretrained network of a stream whose images are of this shape, as records have it."""
+def describe_encoder(encoder: StreamEncoder, sample: InputShape, *, trained: bool) -> EncoderRecord:
+    """The pretrained network of a stream whose images are of this shape, as records have it; ``trained``: the model has
+    a copy that is."""
     from seu_bench.models.sizes import count_macs, count_parameters, state_bytes
 
     network, info = encoder.network, encoder.info
@@ -69,11 +70,13 @@ def describe_encoder(encoder: StreamEncoder, sample: InputShape) -> EncoderRecor
         remedy = f"add -o benchmark.stream.input.resize={info.size}"
         raise RequestError(what, where="input.resize", remedy=remedy) from error
     sizes = {"params": count_parameters(network), "bytes": state_bytes(network), "macs": macs}
-    return EncoderRecord(**info.document(), **sizes)
+    return EncoderRecord(**info.document(), **sizes, trained=trained)
 
 
 def add_encoder(cost: Cost, encoder: EncoderRecord, plan: StreamPlan) -> Cost:
     """The cost with the encoder's sizes, and with the features of each task's images where these are samples."""
+    if encoder.trained:
+        return cost
     made = plan.kind == "features"
     added = {"params_total": encoder.params, "memory_bytes": encoder.bytes, "macs": encoder.macs if made else 0}
     sizes: dict[str, Any] = {

@@ -122,7 +122,8 @@ class ResolvedRun:
         if self.encoder is None:
             return None
         images = replace(self.encoder, makes_samples=False)
-        return describe_encoder(self.encoder, self._plan(**self.part | {"encoder": images}).input)
+        trained = bool(getattr(self.strategy, "trains_encoder", False))
+        return describe_encoder(self.encoder, self._plan(**self.part | {"encoder": images}).input, trained=trained)
 
     def cost(self, context: StrategyContext) -> Cost:
         """The cost that the strategy's factory estimates; where tasks are inferred, all paths of each image count."""

@@ -45,6 +45,7 @@ _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
         "inputs",
         "presets",
         "reference",
+        "trains_encoder",
         "uses_encoder",
     )
 }

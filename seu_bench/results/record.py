@@ -102,8 +102,7 @@ class Parent(Document):
 
 
 class TaskInput(Document):
-    """What makes the network's input of a task's samples, in this order; ``background`` is for zero;
-    ``layers`` of the encoder are read."""
+    """What makes the network's input of samples, in order; ``background``: for zero; ``layers``: of the encoder."""
 
     shape: SampleShape
     pad: Count
@@ -116,7 +115,7 @@ class TaskInput(Document):
 
 
 class EncoderRecord(Document):
-    """The pretrained network of a run; ``params`` and ``macs`` of an image are those of the network alone."""
+    """A run's pretrained network, with its own ``params`` and ``macs``; a ``trained`` copy is part of the model."""
 
     name: str
     network: str
@@ -131,6 +130,7 @@ class EncoderRecord(Document):
     params: Count
     bytes: Count
     macs: Count
+    trained: bool = False
 
 
 class StabilityRecord(Document):
@@ -286,7 +286,7 @@ class Record(Versioned):
     @property
     def encoder_sizes(self) -> dict[str, int]:
         """Sizes of a pretrained network that are not counted with the model, by the names of the record's fields."""
-        if (it := self.encoder) is None:
+        if (it := self.encoder) is None or it.trained:
             return {}
         macs = it.macs if self.input_kind == "features" else 0
         return {"params_total": it.params, "params_active": it.params, "macs": macs, "memory_bytes": it.bytes}

@@ -145,7 +145,9 @@ class Learner:
         self.matrix = AccuracyMatrix(self.tasks)
         encoder = run.encoder_record
         self.sizes = ModelSizes(
-            {} if encoder is None else {"params_total": encoder.params, "memory_bytes": encoder.bytes}
+            {}
+            if encoder is None or encoder.trained
+            else {"params_total": encoder.params, "memory_bytes": encoder.bytes}
         )
         self.passes: Counter[tuple[str, int]] = Counter()
         self._disturb = disturb

@@ -50,6 +50,7 @@ class Method(StagedStrategy):
             where it takes no backbone.
         uses_encoder: whether it learns with the pretrained network of a stream, ``context.encoder``, and gets images;
             otherwise the network's features are its samples.
+        trains_encoder: whether its model has a trained copy of that network, in place of which it is counted.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
         check_options: options with which it learns the tiny streams of ``seu-bench check-plugin``.
@@ -84,6 +85,7 @@ class Method(StagedStrategy):
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
     inputs: ClassVar[tuple[InputKind, ...] | None] = None
     uses_encoder: ClassVar[bool] = False
+    trains_encoder: ClassVar[bool] = False
     reference: ClassVar[str | None] = None
     components: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}

