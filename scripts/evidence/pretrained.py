@@ -98,6 +98,7 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
     accuracies = {name: 100 * value for name, row in rows.items() if (value := row.mean("acc")) is not None}
     learners = {name: value for name, value in accuracies.items() if rows[name].reference is None}
     told = {(it.pair.one, it.pair.other): it for it in found["acc"] if it.pair.benchmark == stream}
+    told = {pair: it for pair, it in told.items() if it.difference.verdict != "too few seeds"}
     closed = [it for it in accuracies if rows[it].record.strategy in CLOSED and it != LAYERED]
     if closed and learners:
         best, simple = max(learners, key=learners.__getitem__), max(closed, key=accuracies.__getitem__)
@@ -112,7 +113,7 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
         own = told.get((OURS, SIMPLE))
         yield (
             f"Reading all layers in place of the last one brings `{SIMPLE}` {_words(gained)}"
-            + ("." if own is None else f". All that `{OURS}` is ahead of `{SIMPLE}` is {_words(own)}.")
+            + ("." if own is None else f"; `{OURS}` less `{SIMPLE}` is {_words(own)}.")
         )
     sides = {side: [other for (one, other), it in told.items() if one == OURS and it.side == side] for side in _SIDES}
     if any(sides.values()):
@@ -215,20 +216,16 @@ def draw(folder: Path = EVIDENCE) -> None:
     import matplotlib
 
     matplotlib.use("agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     streams = read_streams(folder)
-    if not streams:
-        return
-    shown = {name: row.record for rows in streams.values() for name, row in rows.items()}
+    shown = dict.fromkeys(name for rows in streams.values() for name in rows)
     with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
         for picture in (MEMORY, STEPS):
-            size = (4.6 * max(len(streams), 2), 4.4)
+            size = (max(4.6 * len(streams), 7), 4.4)
             figure, axes = pyplot.subplots(1, len(streams), figsize=size, layout="constrained", squeeze=False)
             for axis, (stream, rows) in zip(axes.flat, streams.items(), strict=True):
-                for name in shown:
-                    if (row := rows.get(name)) is None:
-                        continue
+                for name, row in ((it, rows[it]) for it in shown if it in rows):
                     color, marker = _STYLES.get(row.record.strategy, ("#000000", "."))
                     look = {"color": color, "marker": marker, "label": name}
                     look |= {"markerfacecolor": "none"} if name != row.record.strategy else {}
@@ -246,9 +243,10 @@ def draw(folder: Path = EVIDENCE) -> None:
                     axis.set(xlabel="step", ylabel="accuracy on all classes so far (%)")
                 else:
                     axis.set(xlabel="memory added to the network (MB)", ylabel="average incremental accuracy (%)")
-                    axis.set(xscale="log", xticks=[0.5, 1, 2, 5, 10, 20, 50])
-                    axis.minorticks_off()
+                    axis.set(xscale="log")
+                    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
                     axis.xaxis.set_major_formatter("{x:g}")
+                    axis.xaxis.set_minor_formatter("")
             handles = {
                 label: it for axis in axes.flat for it, label in zip(*axis.get_legend_handles_labels(), strict=True)
             }
