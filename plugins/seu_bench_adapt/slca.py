@@ -131,7 +131,7 @@ class Slca(Method):
     inputs = ("image",)
     uses_encoder: ClassVar[bool] = True
     trains_encoder: ClassVar[bool] = True
-    check_options = {"epochs": 40, "learning_rate": 0.3, "slow": 1.0}
+    check_options: ClassVar[Mapping[str, object]] = {"epochs": 40, "learning_rate": 0.3, "slow": 1.0}
     after_task_stage = "alignment"
     model: SlowModel
 
