@@ -27,13 +27,23 @@ SCORED: Final = 600
 SCALES: Final = (2.0, 4.0, 8.0, 16.0, 32.0)
 
 
+def readable(widths: Sequence[int], width: int) -> tuple[int, ...]:
+    """Layers from the last one back of which each still fits into ``width`` numbers, in order."""
+    found = list[int]()
+    for layer in reversed(range(len(widths))):
+        if widths[layer] <= width:
+            found.append(layer)
+            width -= widths[layer]
+    return tuple(reversed(found))
+
+
 class SeuAdapt(Method):
     """Layers to read and units to adapt, searched for each task on a pretrained network that stays as it is.
 
-    Ridge classifiers in closed form score layers that are joined one by one; all layers are read where fewer are not
-    better by ``margin``, and what an earlier task reads and its units are taken where nothing else is. Then new units
-    are trained behind the last layers, and each is kept with which withheld images are answered better by ``margin``.
-    Units and paths never change again.
+    Ridge classifiers in closed form score layers that are joined one by one; those that fit into ``width`` numbers are
+    read where fewer are not better by ``margin``, and what an earlier task reads and its units are taken where nothing
+    else is. Then new units of a kind, if any, are trained behind the last layers, and each is kept with which withheld
+    images are answered better by ``margin``. Units and paths never change again.
     """
 
     name = "seu_adapt"
@@ -41,6 +51,7 @@ class SeuAdapt(Method):
     inputs = ("image",)
     uses_encoder: ClassVar[bool] = True
     after_task_stage = "head"
+    check_options: ClassVar[dict[str, object]] = {"unit": "linear16", "margin": 0.03}
     model: PathModel
 
     class Options(TrainingOptions):
@@ -48,21 +59,20 @@ class SeuAdapt(Method):
 
         adapted: PositiveInt = Field(3, description="last layers of the encoder that a unit may follow")
         unit: Literal["none", "linear4", "linear16", "linear64", "depthwise16", "scale_shift"] = Field(
-            "linear16", description="kind of new units"
+            "none", description="kind of new units"
         )
-        margin: NonNegativeFloat = Field(0.03, description="accuracy by which anything new must be better to be taken")
-
-        widest: PositiveInt | None = Field(None, description="layers of more channels are not read, to save memory")
+        margin: NonNegativeFloat = Field(0.1, description="accuracy by which anything new must be better to be taken")
+        width: PositiveInt = Field(1024, description="numbers that are read at most: the last layers that fit in")
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> PathModel:
         """Return the pretrained network without units and paths."""
-        plan, widest = context.plan, context.options.widest
+        plan = context.plan
         labels = [task.labels or tuple(range(task.num_classes)) for task in plan.tasks]
         network = AdaptedEncoder.of(context, context.options.adapted)
-        if widest is not None and widest < (least := min(network.encoder.info.widths)):
-            what = f"no layer of the encoder has {widest} channels or fewer"
-            raise RequestError(what, where="widest", remedy=f"give widest={least} at least")
+        if not readable(widths := network.encoder.info.widths, context.options.width):
+            what = f"no layer of the encoder has {context.options.width} channels or fewer"
+            raise RequestError(what, where="width", remedy=f"give width={min(widths)} at least")
         return PathModel(network, labels, plan.classes_per_task, plan.scenario)
 
     def setup(self) -> None:
@@ -108,9 +118,8 @@ class SeuAdapt(Method):
         def score(layers: Sequence[int], kernels: Sequence[Tensor]) -> float:
             return best_accuracy(torch.stack([kernels[it] for it in layers]).sum(dim=0), labels)
 
-        widest = self.options.widest or max(map(len, model.columns))
-        every, layers = [it for it, where in enumerate(model.columns) if len(where) <= widest], list[int]()
-        chosen, best = tuple(every), score(every, kernels)
+        every, layers = readable(model.network.encoder.info.widths, self.options.width), list[int]()
+        chosen, best = every, score(every, kernels)
         least = best + self.options.margin
         while rest := [it for it in every if it not in layers]:
             scores = [score((*layers, it), kernels) for it in rest]
@@ -208,7 +217,7 @@ class SeuAdapt(Method):
         sizes = list[list[Any]]()
         for most in (True, False):
             model, found = cls.make_model(cpu), list[Any]()
-            layers = tuple(range(len(model.columns)))
+            layers = readable(model.network.encoder.info.widths, options.width)
             read = layers if most else (min(layers, key=lambda it: len(model.columns[it])),)
             fresh = most and options.unit != "none"
             for task in range(len(plan.tasks)):

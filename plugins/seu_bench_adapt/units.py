@@ -33,7 +33,10 @@ class Bottleneck(nn.Module):
         nn.init.zeros_(self.up.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Output of a layer -> the same, adapted."""
+        """Output of a layer -> the same, adapted; tokens through a depthwise convolution are a RequestError."""
+        if self.mixing is not None and x.dim() != 4:
+            what = "a depthwise unit adapts maps, and the layers of this encoder put out tokens"
+            raise RequestError(what, where="unit", remedy="give unit=linear16")
         at = 1 if x.dim() == 4 else -1
         hidden = self.down(x.movedim(at, -1))
         if self.mixing is not None:

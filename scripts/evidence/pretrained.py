@@ -30,13 +30,15 @@ SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("pretrai
 LAYERS: Final = "stream.input.layers"
 #: Options that a row's name tells where they are not these, the defaults.
 _DEFAULTS: Final[Mapping[str, object]] = {"distance": "euclidean", "shrinkage": 0.01}
-OURS, SIMPLE, ADAPTERS, MEANS, BOUND = "seu_adapt", "ranpac", "ease", "nearest_mean", "joint"
-#: The same ridge regression on all layers.
-LAYERED: Final = "ranpac (all layers)"
-RIVALS: Final = (SIMPLE, "slda (shrinkage=auto)", LAYERED, ADAPTERS, "slca")
+OURS, SIMPLE, ADAPTERS, MEANS = "seu_adapt", "ranpac", "ease", "nearest_mean"
+#: On the layers that ours reads by default.
+SAME: Final = "ranpac (layers 0-7)"
+RIVALS: Final = (SIMPLE, SAME, "ranpac (layers 0-8)", "slda (shrinkage=auto)", ADAPTERS, "slca")
 #: Closed forms, which need no gradient.
 CLOSED: Final = (MEANS, "slda", SIMPLE)
 COMPARED: Final = ("acc", "avg_incremental_acc")
+#: The protocol of all images, which has a table and no place in figures.
+WHOLE: Final = "paper"
 #: How much more accurate ours was to be than ranpac and ease.
 GOAL: Final = 0.01
 #: Rows of the figures, each strategy with its colour and marker; references are dashed.
@@ -52,19 +54,24 @@ Rows: TypeAlias = Mapping[str, Row]
 def name_of(record: Record) -> str:
     """The strategy, and what was given to it."""
     layers = record.benchmark_overrides.get(LAYERS)
-    every = list(range(len(record.encoder.widths))) if record.encoder else []
-    told = [] if layers is None else ["all layers" if layers == every else f"layers {layers}"]
+    told = ["layers " + "-".join(map(str, sorted({layers[0], layers[-1]})))] if layers else []
     options = record.options
     told += [f"{key}={options[key]}" for key, usual in _DEFAULTS.items() if options.get(key, usual) != usual]
     return f"{record.strategy} ({', '.join(told)})" if told else record.strategy
 
 
+def _name(benchmark: str, protocol: str | None) -> str:
+    return f"{benchmark}, {WHOLE}" if protocol == WHOLE else benchmark
+
+
 def read_streams(folder: Path = EVIDENCE) -> dict[str, dict[str, Row]]:
-    """Rows by stream and name, by accuracy, references last; other layers have a leaderboard of their own."""
+    """Rows by stream, those of most classes first, and by name, by accuracy, references last; other layers have a
+    leaderboard of their own."""
     found: dict[str, list[Row]] = {}
     for board in read_leaderboards(folder / SET).boards if (folder / SET).is_dir() else ():
-        found.setdefault(board.benchmark, []).extend(board.rows)
-    streams = sorted(found, key=lambda name: (len(found[name][0].record.task_names), name))
+        found.setdefault(_name(board.benchmark, board.protocol), []).extend(board.rows)
+    classes = {name: rows[0].record.task_classes for name, rows in found.items()}
+    streams = sorted(found, key=lambda name: (-sum(classes[name]), len(classes[name]), name))
     return {
         stream: {
             name_of(row.record): row
@@ -89,7 +96,7 @@ def table_of(rows: Rows) -> str:
 
 def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:
     """Ours beside its rivals, and the layers that ranpac reads, on all streams; each metric one family."""
-    pairs = [*((OURS, it) for it in RIVALS), (LAYERED, SIMPLE)]
+    pairs = [*((OURS, it) for it in RIVALS), (SAME, SIMPLE)]
     return compare_rows(streams, pairs, COMPARED)
 
 
@@ -99,7 +106,7 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
     learners = {name: value for name, value in accuracies.items() if rows[name].reference is None}
     told = {(it.pair.one, it.pair.other): it for it in found["acc"] if it.pair.benchmark == stream}
     told = {pair: it for pair, it in told.items() if it.difference.verdict != "too few seeds"}
-    closed = [it for it in accuracies if rows[it].record.strategy in CLOSED and it != LAYERED]
+    closed = [it for it in accuracies if rows[it].record.strategy in CLOSED and "layer" not in it]
     if closed and learners:
         best, simple = max(learners, key=learners.__getitem__), max(closed, key=accuracies.__getitem__)
         yield (
@@ -109,12 +116,8 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
         below = [it for it in learners if learners[it] < accuracies.get(MEANS, 0) and it not in closed]
         if below:
             yield f"Below `{MEANS}`, a mean for each class ({accuracies[MEANS]:.1f} %): {names(below)}."
-    if (gained := told.get((LAYERED, SIMPLE))) is not None:
-        own = told.get((OURS, SIMPLE))
-        yield (
-            f"Reading all layers in place of the last one brings `{SIMPLE}` {_words(gained)}"
-            + ("." if own is None else f"; `{OURS}` less `{SIMPLE}` is {_words(own)}.")
-        )
+    if (gained := told.get((SAME, SIMPLE))) is not None and (own := told.get((OURS, SAME))) is not None:
+        yield f"What `{OURS}` reads brings `{SIMPLE}` {_words(gained)}; `{OURS}` less `{SAME}` is {_words(own)}."
     sides = {side: [other for (one, other), it in told.items() if one == OURS and it.side == side] for side in _SIDES}
     if any(sides.values()):
         parts = [f"{words} {names(sides[side])}" for side, words in _SIDES.items() if sides[side]]
@@ -129,12 +132,6 @@ def findings(stream: str, rows: Rows, found: Mapping[str, list[Compared]]) -> It
                 f"The goal, {change(GOAL, 'acc')} on `{SIMPLE}` and `{ADAPTERS}` at least, significantly, in less "
                 f"memory than `{ADAPTERS}`, is {'**missed**: ' + '; '.join(faults) if faults else 'met'}."
             )
-    if BOUND in accuracies and learners:
-        distance = max(learners.values()) - accuracies[BOUND]
-        yield (
-            f"`{BOUND}`, a head that SGD trains on the features of all images at once, has {accuracies[BOUND]:.1f} "
-            f"%: the best learner is {abs(distance):.1f} points {'above' if distance > 0 else 'below'} it."
-        )
 
 
 _SIDES: Final = {"above": "above", "not told": "not to be told from", "below": "below"}
@@ -148,12 +145,14 @@ def pending(streams: Mapping[str, Rows]) -> Iterator[tuple[str, int, int]]:
     """Sweeps with runs that have no published record: the file, how many there are at least, and of how many."""
     for file in SWEEPS:
         spec = sweep(file)
-        layered = any(LAYERS in key for key in spec.options)
-        there, wanted = 0, len(spec.strategy) * len(spec.benchmark) * len(spec.seeds)
-        for strategy, stream in product(spec.strategy, (Path(it).stem for it in spec.benchmark)):
-            rows = {name: it for name, it in streams.get(stream, {}).items() if it.record.strategy == strategy}
-            own = [row.runs.keys() & spec.seeds for name, row in rows.items() if (name == LAYERED) == layered]
-            there += len(set.intersection(*own)) if own else 0
+        layers = next((value for key, value in spec.options.items() if LAYERS in key), ())
+        there, wanted = 0, len(spec.strategy) * len(spec.benchmark) * len(spec.seeds) * max(len(layers), 1)
+        for strategy, stream in product(spec.strategy, (_name(Path(it).stem, spec.protocol) for it in spec.benchmark)):
+            rows = [it for it in streams.get(stream, {}).values() if it.record.strategy == strategy]
+            own = [
+                it.runs.keys() & spec.seeds for it in rows if (LAYERS in it.record.benchmark_overrides) == bool(layers)
+            ]
+            there += sum(map(len, own)) if layers else len(set.intersection(*own)) if own else 0
         if there < wanted:
             yield file, there, wanted
 
@@ -188,7 +187,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
             f"{it.name} ({it.network}, trained on {it.pretrained_on}; {it.bytes / 1e6:.1f} MB)" for it in encoders
         ],
         streams=streams,
-        per_class={it.benchmark: per_class(it) for it in records(folder / SET)},
+        images={_name(it.benchmark, it.protocol): per_class(it) for it in records(folder / SET)},
         steps=lambda rows: next(iter(rows.values())).record.task_classes,
         table=table_of,
         findings=lambda stream: [*findings(stream, streams[stream], found)],
@@ -199,6 +198,8 @@ def rendered(folder: Path = EVIDENCE) -> str:
         pending=[*pending(streams)],
         folder=FOLDER,
         ours=OURS,
+        same=SAME,
+        simple=SIMPLE,
     )
 
 
@@ -218,7 +219,7 @@ def draw(folder: Path = EVIDENCE) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot, ticker
 
-    streams = read_streams(folder)
+    streams = {name: rows for name, rows in read_streams(folder).items() if WHOLE not in name}
     shown = dict.fromkeys(name for rows in streams.values() for name in rows)
     with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
         for picture in (MEMORY, STEPS):

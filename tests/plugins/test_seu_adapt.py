@@ -10,10 +10,13 @@ import pytest
 import torch
 
 from seu_bench.data.streams import TaskStream
+from seu_bench.errors import RequestError
 from seu_bench.testing import Learner, Trial
 from seu_bench_adapt.paths import STRENGTHS, Path, best_accuracy
+from seu_bench_adapt.seu_adapt import readable
+from seu_bench_adapt.units import UNITS
 
-OPTIONS = {"learning_rate": 0.1, "margin": 0.0, "adapted": 2, "epochs": 20}
+OPTIONS = {"unit": "linear16", "learning_rate": 0.1, "margin": 0.0, "adapted": 2, "epochs": 20}
 
 
 def test_each_image_is_answered_by_the_others() -> None:
@@ -35,6 +38,20 @@ def test_each_image_is_answered_by_the_others() -> None:
     assert 1 / 3 < max(right) < 1
 
 
+@pytest.mark.parametrize(("width", "read"), [(2000, (0, 1, 2, 3)), (1024, (0, 1, 3)), (90, (1,)), (15, ())])
+def test_last_layers_that_fit_are_read(width: int, read: tuple[int, ...]) -> None:
+    """A layer that does not fit is passed over, not the end."""
+    assert readable((16, 80, 1280, 320), width) == read
+
+
+def test_depthwise_units_refuse_tokens() -> None:
+    """When costs are forecast, so before a run."""
+    unit = UNITS["depthwise16"](8)
+    assert unit(torch.zeros(1, 8, 3, 3)).shape == (1, 8, 3, 3)
+    with pytest.raises(RequestError, match="tokens"):
+        unit(torch.zeros(1, 5, 8))
+
+
 def all_of(learner: Learner, split: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Images and labels of all tasks."""
     images = [getattr(it, split) for it in learner.stream.tasks]
@@ -46,9 +63,7 @@ def all_of(learner: Learner, split: str) -> tuple[torch.Tensor, torch.Tensor]:
 def test_one_path_is_one_ridge() -> None:
     """Of all classes, from sums over tasks, and by one of the strengths."""
     with torch.enable_grad():
-        learner = (
-            Trial("seu_adapt", {"unit": "none", "margin": 0.5}, scenario="class").learner("tiny_three").learn_all()
-        )
+        learner = Trial("seu_adapt", {"margin": 0.5}, scenario="class").learner("tiny_three").learn_all()
     model, (images, labels) = learner.model, all_of(learner, "train")
     assert model.paths == [Path((0, 1, 2), (-1, -1, -1))] and model.path_of == [0, 0, 0]
     encoder, maps, found = model.network.encoder, images, []

@@ -296,7 +296,7 @@ def test_goal_on_pretrained_features(tmp_path: Path, ease: float, memory: int, s
     put(tmp_path, *runs, layered, name=pretrained.SET)
     (rows,) = pretrained.read_streams(tmp_path).values()
     assert list(rows) == sorted(rows, key=lambda name: -(rows[name].mean("acc") or 0)) and len(rows) == 4
-    assert rows["ranpac (layers [7, 8])"].run_ids == {0: "layers"}
+    assert rows["ranpac (layers 7-8)"].run_ids == {0: "layers"}
     (goal,) = (it for it in pretrained.findings("one", rows, pretrained.compare({"one": rows})) if "goal" in it)
     assert goal.endswith(said)
 
