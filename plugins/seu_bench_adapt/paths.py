@@ -1,4 +1,4 @@
-"""Paths through a pretrained network with frozen units in it, and the ridge classifiers at their ends."""
+"""Paths through a pretrained network with frozen units in it, and the linear classifiers at their ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned
 from seu_bench_adapt.units import UNITS, AdaptedEncoder, CosineHead, spread
 
-#: Strengths of ridges, beside the mean of the diagonal, of which the best one counts.
+#: What is added to the diagonal of a kernel, or of a covariance, in units of its mean; the best one counts.
 STRENGTHS: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
@@ -34,8 +34,8 @@ class Path:
     units: tuple[int, ...]
 
 
-class RidgeHead(nn.Module):
-    """A ridge classifier of features ``[N, D]``, made of sums over images that no gradient reaches.
+class DiscriminantHead(nn.Module):
+    """Linear discriminants of features ``[N, D]``, the last of them 1, made of sums over images without gradients.
 
     Args:
         width: D.
@@ -43,10 +43,12 @@ class RidgeHead(nn.Module):
 
     Attributes:
         gram: upper triangle of ``[D, D]`` by rows, the sum of the products of features.
-        sums: ``[rows, D]``, the sum of the features of each class.
-        weight: ``[rows, D]``, which answers; it follows from the rest.
+        sums: ``[rows, D]``, the sum of the features of each class, and so last the number of its images.
+        right: of each of :data:`STRENGTHS`, how many withheld images it answered right when their task was learned.
+        weight: ``[rows, D]``, which answers, offsets last; it follows from the rest.
     """
 
+    right: Tensor
     weight: Tensor
 
     def __init__(self, width: int, *, keeps: bool) -> None:
@@ -54,6 +56,7 @@ class RidgeHead(nn.Module):
         self.width, self.keeps = width, keeps
         self.gram = nn.Parameter(torch.zeros(width * (width + 1) // 2 if keeps else 0), requires_grad=False)
         self.sums = nn.Parameter(torch.zeros(0, width), requires_grad=False)
+        self.register_buffer("right", torch.zeros(len(STRENGTHS)))
         self.register_buffer("weight", torch.zeros(0, width))
 
     def grow(self, rows: int) -> None:
@@ -65,7 +68,9 @@ class RidgeHead(nn.Module):
     def learn(self, gram: Tensor, sums: Tensor, withheld: Tensor, labels: Tensor) -> None:
         """Take in sums ``[D, D]`` and ``[rows, D]`` over images, and decide anew.
 
-        The strength is the one with the least squared error for withheld features ``[N, D]`` of rows ``[N]``, if any.
+        :data:`STRENGTHS` are factors of the mean variance within classes, which is added to the covariance's diagonal.
+        The one counts with which most withheld features ``[N, D]`` of rows ``[N]`` were answered right, those of
+        earlier tasks when these were learned; of equal ones the strongest.
         """
         if self.keeps:
             upper = torch.triu_indices(self.width, self.width, device=gram.device)
@@ -74,17 +79,22 @@ class RidgeHead(nn.Module):
             gram, sums = torch.zeros_like(gram), self.sums.double()
             gram[upper[0], upper[1]] = self.gram.double()
             gram = gram + gram.triu(1).T
-        mean, found = gram.diagonal().mean().clamp(min=torch.finfo(torch.float32).tiny), list[Tensor]()
-        for strength in STRENGTHS:
-            eased = gram + strength * mean * torch.eye(self.width, dtype=gram.dtype, device=gram.device)
-            found.append(torch.linalg.solve(eased, sums.T).T.float())
-        wanted = one_hot(labels, len(sums))
-        errors = [float((linear(withheld, weight) - wanted).square().sum()) for weight in found]
-        self.weight.copy_(found[errors.index(min(errors))])
+        counts = sums[:, -1]
+        means = sums[:, :-1] / counts.clamp(min=1)[:, None]
+        within = (gram[:-1, :-1] - sums[:, :-1].T @ means) / (counts.sum() - len(counts)).clamp(min=1)
+        # Of images that are all the same it is rounding alone.
+        least = 1e-6 * means.square().mean() + torch.finfo(torch.float32).tiny
+        variance, found = within.diagonal().mean().maximum(least), list[Tensor]()
+        for place, strength in enumerate(STRENGTHS):
+            weight = torch.linalg.solve(within + (strength * variance).expand(len(within)).diag(), means.T).T
+            offsets = torch.where(counts > 0, -(weight * means).sum(dim=1) / 2, -1e9)  # without images, no answer
+            found.append(torch.cat([weight, offsets[:, None]], dim=1).float())
+            self.right[place] += (linear(withheld, found[-1]).argmax(dim=1) == labels).sum()
+        self.weight.copy_(found[max(range(len(found)), key=lambda it: (float(self.right[it]), it))])
 
 
 class PathModel(MultiHeadModel):
-    """Paths of tasks through a pretrained network with frozen units in it, and a ridge classifier at the end of each.
+    """Paths of tasks through a pretrained network with frozen units in it, and a classifier at the end of each.
 
     Args:
         network: the pretrained network, no part of this model's state.
@@ -96,16 +106,14 @@ class PathModel(MultiHeadModel):
     Attributes:
         units: frozen; ``unit_places`` says behind which adapted layer and of which kind each is.
         paths, path_of: the paths, and which one each task takes.
-        heads: ridge classifiers.
+        heads: linear discriminants.
         mean: of the pooled outputs of all layers, over the images of the first task.
         std: by which they are divided, so that the outputs of each layer are as long as those of any other.
-        scale: factor of ridge outputs as logits.
     """
 
     has_frozen_layers = True
     mean: Tensor
     std: Tensor
-    scale: Tensor
 
     def __init__(
         self, network: AdaptedEncoder, labels: Sequence[Sequence[int]], classes: Sequence[int], scenario: Scenario
@@ -119,8 +127,8 @@ class PathModel(MultiHeadModel):
         widths = network.encoder.info.widths
         ends = np.cumsum([0, *widths]).tolist()
         self.columns = [torch.arange(*it) for it in pairwise(ends)]
-        for name, value in (("mean", torch.zeros(ends[-1])), ("std", torch.ones(ends[-1])), ("scale", torch.ones(()))):
-            self.register_buffer(name, value)
+        self.register_buffer("mean", torch.zeros(ends[-1]))
+        self.register_buffer("std", torch.ones(ends[-1]))
         #: New units, the layers that they are read by, and the head that trains them.
         self.candidates: nn.ModuleList | None = None
         self.read: tuple[int, ...] = ()
@@ -145,7 +153,7 @@ class PathModel(MultiHeadModel):
         return [(it - self.mean[where]) / self.std[where] for it, where in zip(found, self.columns, strict=True)]
 
     def features(self, images: Tensor, path: Path) -> Tensor:
-        """Features ``[N, D]`` of a path, and a constant."""
+        """Features ``[N, D]`` of a path, the last of them 1."""
         outputs = self.outputs(images, path.units)
         return pad(torch.cat([outputs[layer] for layer in path.layers], dim=1), (0, 1), value=1.0)
 
@@ -176,18 +184,18 @@ class PathModel(MultiHeadModel):
         if not 0 <= task_label < len(self.path_of):
             raise not_learned(task_label)
         if self.scenario == "task":
-            return self._ridge(x, self.paths[self.path_of[task_label]], task_label)
-        logits = self._ridge(x, self.paths[0], 0)
+            return self._answer(x, self.paths[self.path_of[task_label]], task_label)
+        logits = self._answer(x, self.paths[0], 0)
         if len(self.paths) == 1:
             return logits
-        logits = log_softmax(self.scale * logits, dim=1)
+        logits = log_softmax(logits, dim=1)
         for number, path in enumerate(self.paths[1:], start=1):
             rows = self.rows(self.tasks_on(number), x.device)
-            within = log_softmax(self.scale * self._ridge(x, path, number), dim=1)
+            within = log_softmax(self._answer(x, path, number), dim=1)
             logits[:, rows] = logits[:, rows].logsumexp(dim=1, keepdim=True) + within
         return logits
 
-    def _ridge(self, x: Tensor, path: Path, number: int) -> Tensor:
+    def _answer(self, x: Tensor, path: Path, number: int) -> Tensor:
         head: Any = self.heads[number]
         return linear(self.features(x, path), head.weight)
 
@@ -235,7 +243,7 @@ class PathModel(MultiHeadModel):
         for it in [task] if self.scenario == "task" else sorted({0, number}):
             if it == len(self.heads):
                 width = 1 + sum(len(self.columns[layer]) for layer in path.layers)
-                self.heads.append(RidgeHead(width, keeps=self.scenario == "class").to(device))
+                self.heads.append(DiscriminantHead(width, keeps=self.scenario == "class").to(device))
             head: Any = self.heads[it]
             head.grow(self.classes_per_task[task])
 

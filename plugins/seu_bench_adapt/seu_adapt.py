@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final, Literal
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
 
 from seu_bench import Method
 from seu_bench.config import TrainingOptions
@@ -23,8 +22,6 @@ from seu_bench_adapt.units import AdaptedEncoder
 
 #: Images of a task that candidates are scored with.
 SCORED: Final = 600
-#: Factors of ridge outputs as logits: the one with the least loss for the first task's withheld images is taken.
-SCALES: Final = (2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def readable(widths: Sequence[int], width: int) -> tuple[int, ...]:
@@ -203,10 +200,6 @@ class SeuAdapt(Method):
         labels = torch.cat([places[:0], *(it for _, it in held)])
         features, labels = features[labels >= 0], labels[labels >= 0]
         head.learn(gram, sums, features, labels)
-        if task.index == 0 and len(labels):
-            logits = linear(features, head.weight)
-            losses = [float(cross_entropy(scale * logits, labels)) for scale in SCALES]
-            model.scale.fill_(SCALES[losses.index(min(losses))])
 
     # ------------------------------------------------------------------ cost
 

@@ -33,7 +33,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {"distance": "euclidean", "shrinkage": 
 OURS, SIMPLE, ADAPTERS, MEANS = "seu_adapt", "ranpac", "ease", "nearest_mean"
 #: On the layers that ours reads by default.
 SAME: Final = "ranpac (layers 0-7)"
-RIVALS: Final = (SIMPLE, SAME, "ranpac (layers 0-8)", "slda (shrinkage=auto)", ADAPTERS, "slca")
+RIVALS: Final = (SIMPLE, SAME, "slda (shrinkage=auto)", "slda (layers 0-7, shrinkage=auto)", ADAPTERS, "slca")
 #: Closed forms, which need no gradient.
 CLOSED: Final = (MEANS, "slda", SIMPLE)
 COMPARED: Final = ("acc", "avg_incremental_acc")
@@ -198,8 +198,6 @@ def rendered(folder: Path = EVIDENCE) -> str:
         pending=[*pending(streams)],
         folder=FOLDER,
         ours=OURS,
-        same=SAME,
-        simple=SIMPLE,
     )
 
 

@@ -1,4 +1,4 @@
-"""SEU on a pretrained network: scores in closed form, classifiers by an own computation, units that stay."""
+"""SEU on a pretrained network: scores in closed form, discriminants by an own computation, units that stay."""
 
 from __future__ import annotations
 
@@ -60,26 +60,37 @@ def all_of(learner: Learner, split: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @torch.no_grad()
-def test_one_path_is_one_ridge() -> None:
-    """Of all classes, from sums over tasks, and by one of the strengths."""
+def test_one_path_is_one_discriminant() -> None:
+    """Of all classes, from sums over tasks, and by the strength that most withheld images are answered right with, each
+    when its task was learned."""
     with torch.enable_grad():
         learner = Trial("seu_adapt", {"margin": 0.5}, scenario="class").learner("tiny_three").learn_all()
-    model, (images, labels) = learner.model, all_of(learner, "train")
+    model, tasks = learner.model, learner.stream.tasks
     assert model.paths == [Path((0, 1, 2), (-1, -1, -1))] and model.path_of == [0, 0, 0]
-    encoder, maps, found = model.network.encoder, images, []
-    first = len(learner.stream.tasks[0].train)
-    for layer in encoder.layers:
+    (images, labels), (held, wanted) = all_of(learner, "train"), all_of(learner, "valid")
+    maps, found, first = torch.cat([images, held]), [], len(tasks[0].train)
+    for layer in model.network.encoder.layers:
         maps = layer(maps)
         pooled = maps.mean(dim=(2, 3)).double().numpy()
         pooled = pooled - pooled[:first].mean(axis=0)
         found.append(pooled / np.sqrt((pooled[:first] ** 2).mean()) / np.sqrt(pooled.shape[1] / 12))
-    x = np.concatenate([*found, np.ones((len(images), 1))], axis=1)
-    gram, targets = x.T @ x, np.eye(6)[labels.numpy()]
-    expected = [
-        np.linalg.solve(gram + strength * np.diag(gram).mean() * np.eye(len(gram)), x.T @ targets).T
-        for strength in STRENGTHS
-    ]
-    assert min(np.abs(model.heads[0].weight.numpy() - it).max() for it in expected) < 1e-4
+    x, z = np.split(np.concatenate(found, axis=1), [len(images)])
+    y, right = labels.numpy(), np.zeros(len(STRENGTHS))
+    for task in range(3):
+        seen = y < 2 * task + 2
+        means = np.stack([x[y == label].mean(axis=0) for label in range(2 * task + 2)])
+        apart = x[seen] - means[y[seen]]
+        within = apart.T @ apart / (len(apart) - len(means))
+        answers = []
+        for strength in STRENGTHS:
+            inverse = np.linalg.inv(within + strength * np.diag(within).mean() * np.eye(len(within)))
+            answers.append((means @ inverse, -np.einsum("ci,ij,cj->c", means, inverse, means) / 2))
+        own = wanted.numpy() // 2 == task
+        right += [((z[own] @ w.T + b).argmax(axis=1) == wanted.numpy()[own]).sum() for w, b in answers]
+    assert model.heads[0].right.tolist() == right.tolist() and len(set(right)) > 1
+    weight, offsets = answers[len(STRENGTHS) - 1 - right[::-1].argmax()]
+    expected = np.concatenate([weight, offsets[:, None]], axis=1)
+    assert np.abs(model.heads[0].weight.numpy() - expected).max() < 1e-4 * np.abs(expected).max()
 
 
 def shuffle_labels(stream: TaskStream) -> None:
