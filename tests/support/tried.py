@@ -29,7 +29,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "ranpac": {"projection": 100},
     "rcl": {"trials": 2},
-    "seu_adapt": {"epochs": 20, "learning_rate": 0.1},
+    "seu_adapt": {"unit": "linear16", "margin": 0.03, "epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
     "slca": {"epochs": 40, "learning_rate": 0.3, "slow": 1.0},
 }
