@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, did_you_mean
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.streams import Fraction, Stream, StreamSpec, stream_identity, title_of
+from seu_bench.config.streams import Fraction, OnlineStream, Stream, StreamSpec, stream_identity, title_of
 from seu_bench.config.toml_file import OwnPath, read_toml, validate_document
 
 #: The page that describes benchmark files.
@@ -117,6 +117,12 @@ class BenchmarkSpec(Frozen):
     def _require_default(self) -> Self:
         if self.default_protocol not in self.protocols:
             raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
+        return self
+
+    @model_validator(mode="after")
+    def _require_one_pass(self) -> Self:
+        if isinstance(self.stream, OnlineStream) and any(it.training.epochs != 1 for it in self.protocols.values()):
+            raise ValueError("an online stream is seen once: training.epochs of every protocol is 1")
         return self
 
     @classmethod
@@ -290,6 +296,10 @@ def _complete(
     own = document.get("protocols", {})
     if isinstance(own, Mapping):
         document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
+        stream = document.get("stream")
+        if isinstance(stream, dict) and stream.get("kind") == "online":
+            once = {name: {"training": {"epochs": 1}} for name in document["protocols"]}
+            document["protocols"] = merge_tables(merge_tables(STANDARD_PROTOCOLS, once), own)
     options = {key: f"option benchmark.{key}" for key in overrides}
     return validate_document(BenchmarkSpec, document, what, _GUIDE, file, faults, options)
 

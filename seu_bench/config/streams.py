@@ -266,7 +266,29 @@ class DrawnTasks(Stream):
         return self
 
 
-StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | DrawnTasks, Field(discriminator="kind")]
+class OnlineStream(Stream):
+    """Each image of a data set once, in segments that share classes (i-Blurry; H. Koh et al., "Online Continual
+    Learning on Class Incremental Blurry Task Configuration with Anytime Inference", ICLR 2022).
+
+    Of the classes the share ``disjoint`` is in one segment each. Each other class has one, too, in which most of its
+    images come; the share ``blur`` of them comes in the other segments, in each as many.
+    """
+
+    validation: ClassVar[float] = 0.0  # nothing is selected
+
+    kind: Literal["online"]
+    scenario: Literal["class"] = "class"
+    dataset: str
+    tasks: Annotated[int, Field(ge=2, le=1000)] = 5
+    disjoint: Share = 0.5
+    blur: Share = 0.1
+    class_order: Literal["natural", "shuffled"] | NonNegativeInt = "shuffled"
+    input: InputSpec = InputSpec()
+
+
+StreamSpec: TypeAlias = Annotated[
+    ClassSplit | Permutation | DatasetSequence | DrawnTasks | OnlineStream, Field(discriminator="kind")
+]
 
 
 def stream_inputs(stream: Stream) -> list[InputSpec]:
@@ -275,7 +297,7 @@ def stream_inputs(stream: Stream) -> list[InputSpec]:
         return [task.input for task in stream.tasks.values()]
     if isinstance(stream, DrawnTasks):
         return [*stream.sources.values()]
-    return [stream.input] if isinstance(stream, ClassSplit | Permutation) else []
+    return [stream.input] if isinstance(stream, ClassSplit | Permutation | OnlineStream) else []
 
 
 def stream_identity(stream: Stream) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Permutation, Scenario
+from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, OnlineStream, Permutation, Scenario
 from seu_bench.data.dataset import DatasetInfo, InputShape
 from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
@@ -40,6 +40,7 @@ class TaskPlan:
         class_names: of these outputs, in their order; numbers where the data set names none.
         labels: of its images, which are the outputs that answer for its classes: ``0 .. num_classes-1``, or numbered
             over all tasks as they are first learned, where one head answers with the classes of all tasks.
+        tested: number of its first ``labels`` that it has test images of; ``None``: all.
         is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
@@ -52,6 +53,12 @@ class TaskPlan:
     class_names: tuple[str, ...] = ()
     is_one_class: bool = False
     labels: tuple[int, ...] = ()
+    tested: int | None = None
+
+    @property
+    def test_labels(self) -> tuple[int, ...]:
+        """Labels of its test images."""
+        return self.labels[: self.tested]
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class StreamPlan:
         scenario: whether learners are told the task of an image, and what they are asked.
         kind, vocabulary: of a sample, as of :class:`~seu_bench.data.dataset.InputShape`.
         open_ended: whether further tasks may follow, so that nothing may hang on how many there are.
+        online: whether each image is seen once, and nothing may hang on where a task begins or ends.
     """
 
     channels: int
@@ -76,6 +84,7 @@ class StreamPlan:
     kind: InputKind = "image"
     vocabulary: int | None = None
     open_ended: bool = False
+    online: bool = False
 
     @property
     def input(self) -> InputShape:
@@ -168,7 +177,10 @@ def plan_stream(
         info = infos[task.dataset]
         if task.per_class is not None:
             sizes = [pools[task.dataset, label] for label in task.labels]
-            learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
+            learned, valid = (
+                sum(stop - start for start, stop in _bounds(task, [pool[side] for pool in sizes], task.per_class[side]))
+                for side in (0, 1)
+            )
         else:
             pool = _images(info, "train", task)
             valid = _validation_images(spec, task, pool)
@@ -196,12 +208,14 @@ def plan_stream(
                 class_names=class_names(info, added) or tuple(map(str, added)),
                 is_one_class=scenario != "class" and sum(map(bool, _each(info, "train", task.labels))) < 2,
                 labels=tuple(numbers),
+                tested=task.tested,
             )
         )
     sample = shapes[tasks[0].name]
     order = tuple(task.index for task in tasks)
     open_ended = all(task.input.normalise == "first_task" for task in tasks)
-    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary, open_ended)
+    online = isinstance(spec.stream, OnlineStream)
+    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary, open_ended, online)
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
@@ -237,8 +251,8 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
     if most is None and task.takes_all:
         return int(total)
     if most is None and getattr(info, f"{split}_per_class") is None:
-        return int(total * len(task.labels) // info.num_classes)
-    return sum(min(count, most or count) for count in _each(info, split, task.labels))
+        return int(total * len(task.test_labels) // info.num_classes)
+    return sum(min(count, most or count) for count in _each(info, split, task.test_labels))
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec, encoder: StreamEncoder | None) -> InputShape:
@@ -274,7 +288,7 @@ def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tu
     most, held = max(train), max(valid)
     spare = available - most - held
     if spare < 0:
-        size = max(1, available * held // (most + held)) if available > 1 else 0
+        size = max(1, available * held // (most + held)) if available > 1 and held else 0
     else:
         lacking = sum(valid) - held
         size = held + min(lacking, spare * lacking // max(1, lacking + sum(train) - most))
@@ -298,6 +312,12 @@ def class_pools(
     }
 
 
+def _bounds(task: TaskSpec, available: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Where a task's images of each class begin and end among so many at ``most`` of those that are ``available``."""
+    spans, sizes = task.spans or ((0.0, 1.0),) * len(task.labels), [min(most, count) for count in available]
+    return [(round(start * size), round(stop * size)) for (start, stop), size in zip(spans, sizes, strict=True)]
+
+
 def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int) -> list[tuple[Rows, Rows] | None]:
     """Training and validation images of each task, in an order drawn by the seed; ``None`` where it is not by class.
 
@@ -313,11 +333,11 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
 
     def take(task: TaskSpec, side: int, most: int) -> Rows:
         rows = [np.zeros(0, dtype=np.int64)]
-        for label in task.labels:
-            pool = pools[task.dataset, label][side]
-            count, start = min(most, len(pool)), taken[task.dataset, label, side]
-            rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
-            taken[task.dataset, label, side] += count
+        own = [pools[task.dataset, label][side] for label in task.labels]
+        for label, pool, (first, stop) in zip(task.labels, own, _bounds(task, list(map(len, own)), most), strict=True):
+            start = 0 if task.spans else taken[task.dataset, label, side]
+            rows.append(pool[(start + np.arange(first, stop)) % max(1, len(pool))])
+            taken[task.dataset, label, side] += stop - first
         chosen = np.concatenate(rows)
         return chosen[shuffle_indices(len(chosen), seed)]
 

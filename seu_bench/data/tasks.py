@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import did_you_mean
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, InputSpec, Permutation, Stream
+from seu_bench.config.streams import (
+    ClassSplit,
+    DatasetSequence,
+    DrawnTasks,
+    InputSpec,
+    OnlineStream,
+    Permutation,
+    Stream,
+)
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -35,6 +43,9 @@ class TaskSpec:
         permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
         per_class: most training and validation images of each class; ``None``: all, of which a share validates.
         test_per_class: most test images of each class; ``None``: all.
+        spans: of each class where the part of its images that the task has begins and ends, as shares of those of
+            ``per_class``; ``None``: images that no earlier task had.
+        tested: number of its first classes that it has test images of; ``None``: all.
     """
 
     name: str
@@ -46,6 +57,13 @@ class TaskSpec:
     permutation_seed: int | None = None
     per_class: tuple[int, int] | None = None
     test_per_class: int | None = None
+    spans: tuple[tuple[float, float], ...] | None = None
+    tested: int | None = None
+
+    @property
+    def test_labels(self) -> tuple[int, ...]:
+        """Labels of its test images."""
+        return self.labels[: self.tested]
 
     def class_keys(self, info: DatasetInfo) -> list[Hashable]:
         """Return what tells each of its classes from other classes of the stream.
@@ -117,6 +135,8 @@ def _ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: 
             TaskSpec(f"permutation {index}", index, name, stream.input, labels, takes_all=True)
             for index in range(stream.tasks)
         ]
+    elif isinstance(stream, OnlineStream):
+        tasks = _segments(spec, stream, infos[stream.dataset], seed)
     else:
         info = infos[stream.dataset]
         groups = class_groups(spec, stream, info, seed)
@@ -272,10 +292,42 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
         what = f"has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}"
         key = f"stream.{'first' if first > width else 'classes_per_task'}"
         raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
-    labels = list(range(info.num_classes))
-    if stream.class_order != "natural":
-        labels = shuffle_indices(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
+    labels = _ordered_labels(stream, info, seed)
     return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
+
+
+def _ordered_labels(stream: ClassSplit | OnlineStream, info: DatasetInfo, seed: int) -> list[int]:
+    """All labels in the order in which a stream cuts them into tasks."""
+    if stream.class_order == "natural":
+        return list(range(info.num_classes))
+    order = shuffle_indices(info.num_classes, seed if stream.class_order == "shuffled" else stream.class_order)
+    found: list[int] = order.tolist()
+    return found
+
+
+def _segments(spec: BenchmarkSpec, stream: OnlineStream, info: DatasetInfo, seed: int) -> list[TaskSpec]:
+    """The segments of an online stream, each with the classes of its own first, of which it has test images.
+
+    Classes go to segments in turn, first all disjoint ones. Each image is in one segment: of a blurry class the first
+    images are in its own, the others in the segments that follow it, and then in those before it.
+    """
+    count, labels = stream.tasks, _ordered_labels(stream, info, seed)
+    if count > len(labels):
+        what = f"has {count} tasks, and {stream.dataset!r} has {len(labels)} classes, of which each needs one at least"
+        raise refusal(spec, stream.dataset, "stream.tasks", what, f"give {len(labels)} at most")
+    first_blurry = round(stream.disjoint * len(labels))
+    bounds = [0.0, *(1 - stream.blur * (1 - turn / (count - 1)) for turn in range(count))]
+    tasks = []
+    for index in range(count):
+        spans = {labels[place]: (0.0, 1.0) for place in range(index, first_blurry, count)}
+        for turn in range(count if stream.blur else 1):
+            places = range((index - turn) % count, len(labels), count)
+            spans |= {labels[place]: (bounds[turn], bounds[turn + 1]) for place in places if place >= first_blurry}
+        tested = len(range(index, len(labels), count))
+        name = f"{index + 1}: {task_title([*spans][:tested], info)}"
+        task = TaskSpec(name, index, stream.dataset, stream.input, tuple(spans), per_class=(info.num_train, 0))
+        tasks.append(replace(task, spans=tuple(spans.values()), tested=tested))
+    return tasks
 
 
 def refusal(spec: BenchmarkSpec, dataset: str, key: str, what: str, remedy: str) -> RequestError:

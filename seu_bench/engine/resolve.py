@@ -12,9 +12,9 @@ from typing import Any, Final
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
 from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
-from seu_bench.config.protocol import ImageLimits, ProtocolSpec
+from seu_bench.config.protocol import ImageLimits, ProtocolSpec, ScheduleOptions
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.encoding import StreamEncoder
@@ -294,6 +294,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
+    if isinstance(benchmark.stream, OnlineStream):
+        _require_online(registry, request, picked.options)
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
 
     @cache  # each task may ask for the same
@@ -419,6 +421,22 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
     raise ScenarioError(
         what + (", and needs the task label of each image" if known == ("task",) else ""), where=where, remedy=remedy
     )
+
+
+def _require_online(registry: Registry, request: Request, options: Options) -> None:
+    """Refuse what cannot learn a stream without clear boundaries, and further epochs of one that is seen once."""
+
+    def learns_it(name: str) -> bool:
+        return bool(getattr(registry.strategies.find(name).factory, "learns_online", bool)())
+
+    if not learns_it(request.strategy):
+        what = f"strategy {request.strategy!r} does something where a task begins or ends, and this stream is online: "
+        what += "each image comes once, and tasks share classes"
+        remedy = f"choose one that needs no boundaries: {', '.join(filter(learns_it, registry.strategies))}"
+        raise ScenarioError(what, where="stream.kind of the benchmark", remedy=remedy)
+    if isinstance(options, ScheduleOptions) and options.epochs not in (None, 1):
+        what = f"{options.epochs} epochs are asked for, and an online stream is seen once"
+        raise RequestError(what, where="-o epochs", remedy="leave epochs out")
 
 
 def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ...] | None:
