@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from pydantic import Field, StrictBool
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize, one_hot
 
+from seu_bench.config import TuningGrid
 from seu_bench.training import Phase, TaskData, set_rate
 from seu_bench_methods.exemplars import ExemplarOptions, Exemplars
 
@@ -21,16 +22,19 @@ DIVISOR: Final = 5
 class Icarl(Exemplars):
     """Distillation, a herded memory, and the nearest mean of exemplars answers (iCaRL, Rebuffi et al. 2017).
 
-    The loss is the binary cross-entropy of each class seen (algorithm 3). Targets of earlier classes are what the
-    network said of them before the task, of new images and exemplars alike; those that come back with the task are
-    learned from labels again. Then exemplars are chosen by herding (algorithms 4 and 5), and the class answers whose
-    exemplars' mean feature is nearest (algorithm 1).
+    The loss is the binary cross-entropy, mean over the classes seen (of which algorithm 3 has the sum). Targets of
+    earlier classes are what the network said of them before the task, of new images and exemplars alike; those that
+    come back with the task are learned from labels again. Then exemplars are chosen by herding (algorithms 4 and 5),
+    and the class answers whose exemplars' mean feature is nearest (algorithm 1).
     """
 
     name = "icarl"
 
     class Options(ExemplarOptions):
         """Options of iCaRL."""
+
+        #: Higher than those of others: a loss that is a mean over classes has gradients as many times smaller.
+        tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.08, 0.25, 0.8, 2.0)}
 
         mirror: StrictBool = Field(
             True, description="means of exemplars are those of their features and of their mirror images' features"
@@ -108,7 +112,7 @@ class Icarl(Exemplars):
 
 
 def distillation_loss(logits: Tensor, labels: Tensor, known: Tensor | None) -> Tensor:
-    """Return the binary cross-entropy of each class seen, summed over classes, mean over images (algorithm 3).
+    """Return the binary cross-entropy (algorithm 3), mean over classes seen and images.
 
     Args:
         logits: ``[N, classes seen]``.
@@ -118,4 +122,4 @@ def distillation_loss(logits: Tensor, labels: Tensor, known: Tensor | None) -> T
     targets = one_hot(labels, logits.shape[1]).to(logits.dtype)
     if known is not None:
         targets[:, : known.shape[1]] = known
-    return binary_cross_entropy_with_logits(logits, targets, reduction="sum") / len(labels)
+    return binary_cross_entropy_with_logits(logits, targets)
