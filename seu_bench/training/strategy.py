@@ -326,9 +326,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         task = self._task_of(experience)
         for stream in eval_streams or ():
             for candidate in stream if isinstance(stream, Iterable) else [stream]:
-                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
-                    if not len(candidate.dataset):
-                        return None
+                is_valid = candidate.origin_stream.name.startswith("valid") and len(candidate.dataset)
+                if is_valid and self._task_of(candidate) == task:
                     images = task_images(candidate.dataset.eval(), task, self.device)
                     return images if self.task_inference is None else self.task_inference.with_label(images)
         return None
