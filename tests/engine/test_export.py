@@ -31,6 +31,7 @@ OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
+    "cpg": ("-o", "width=0.03", "-o", "prune_epochs=1"),
     "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),

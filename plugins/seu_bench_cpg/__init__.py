@@ -1,0 +1,1 @@
+"""CPG: compacting, picking and growing."""
