@@ -14,7 +14,6 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from seu_bench import Method
 from seu_bench.config import (
     LEARNING_RATES,
     BackboneOptions,
@@ -43,7 +42,7 @@ from seu_bench.training import (
 )
 from seu_bench_cpg.network import GrownModel, check_leading
 from seu_bench_kit.costing import task_macs
-from seu_bench_methods.packnet import Held
+from seu_bench_methods.masked import Held, MaskedMethod
 
 #: What a growth adds to the number of weights, of those of the first network.
 GROWTH: Final = 0.5
@@ -69,8 +68,7 @@ class MeasuredStage(TrainingStage):
 
     def accuracy(self) -> float:
         """The accuracy at present."""
-        strategy, valid = self.strategy, self.data.valid
-        images = valid if valid is not None and len(valid) else self.data.train
+        strategy, images = self.strategy, self.data.valid or self.data.train
         forward = partial(strategy.model.forward_single_task, task_label=self.task)
         with strategy.measuring():
             found, _ = evaluate(forward, images, strategy.eval_mb_size, self.count_images)
@@ -138,14 +136,14 @@ class CompactingStage(MeasuredStage):
         self.strategy.model.compact(self.task)
 
 
-class Cpg(Method):
+class Cpg(MaskedMethod):
     """Compacting, picking and growing: a task picks old weights, grows where it must, prunes (Hung et al. 2019).
 
     Weights of earlier tasks are used and never changed, so nothing is forgotten.
     """
 
     name = "cpg"
-    scenarios = ("task",)
+    needs_validation = True
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of CPG; the schedule is that of training."""
@@ -211,7 +209,7 @@ class Cpg(Method):
         """Begin with nothing: all of it belongs to the task that is being learned."""
         #: The accuracy to reach, and whether picking is over.
         self.goal, self.met = 1.0, False
-        self._held = Held((), ())
+        super().setup()
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training of a network for the task alone, picking at each width until the goal is met, compacting."""
@@ -228,10 +226,8 @@ class Cpg(Method):
         return model.individual or nn.ModuleList([model.weights, model.part(task.index)])
 
     def optimizer_step(self) -> None:
-        """A step of what moves: the rest has its bits again afterwards."""
-        self._held.drop_gradients()
+        """A step of the weights, then of what follows them."""
         super().optimizer_step()
-        self._held.put_back()
         if isinstance(self._stage, MeasuredStage):
             self._stage.after_step()
 
@@ -240,7 +236,7 @@ class Cpg(Method):
             backbone, features = self.model.build(0)
             head = nn.Linear(features, self.model.classes_per_task[task.index])
         self.model.individual = nn.Sequential(backbone, head).to(self.device)
-        self._held = Held((), ())
+        self._held = Held()
         return MeasuredStage(self, task, "individual")
 
     def _set_goal(self, accuracy: float) -> None:

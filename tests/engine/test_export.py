@@ -32,6 +32,8 @@ OPTIONS = {
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
     "cpg": ("-o", "width=0.03", "-o", "prune_epochs=1"),
+    "wsn": ("-o", "width=0.03"),
+    "supsup": ("-o", "width=0.03"),
     "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),

@@ -44,6 +44,8 @@ FROZEN = (
     "rcl",
     "seu",
     "seu_adapt",
+    "supsup",
+    "wsn",
 )
 
 

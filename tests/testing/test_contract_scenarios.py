@@ -99,5 +99,7 @@ def test_the_strategies_of_each_scenario_are_those_that_users_expect() -> None:
         "rcl",
         "independent",
         "linear",
+        "wsn",
+        "supsup",
     } == set(INFERRING)
     assert set(INFERRING) & set(declaring("class")) == {"linear"}
