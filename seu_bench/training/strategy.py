@@ -326,7 +326,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         task = self._task_of(experience)
         for stream in eval_streams or ():
             for candidate in stream if isinstance(stream, Iterable) else [stream]:
-                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
+                is_own = candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task
+                if is_own and len(candidate.dataset):
                     images = task_images(candidate.dataset.eval(), task, self.device)
                     return images if self.task_inference is None else self.task_inference.with_label(images)
         return None

@@ -19,6 +19,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "bic": {"memory": 18},
     "cwr": {"epochs": 20},
     "den": {"learning_rate": 0.01},
+    "der": {"memory": 18, "balanced_epochs": 4},
     "derpp": {"memory": 20, "batch_size_mem": 8},
     "dgr": {"generator_iterations": 120, "generator_width": 400},
     "ease": {"epochs": 20, "learning_rate": 0.1},
@@ -33,6 +34,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "rcl": {"trials": 2},
     "seu_adapt": {"unit": "linear16", "margin": 0.03, "epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
+    "supsup": {"learning_rate": 0.01},
+    "wsn": {"learning_rate": 0.01},
     "slca": {"epochs": 40, "learning_rate": 0.3, "slow": 1.0},
     "wa": {"memory": 18},
 }
