@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, PositiveInt, StrictBool
@@ -15,11 +15,7 @@ from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
 from seu_bench.data import TaskImages
 from seu_bench.errors import RequestError
 from seu_bench.models import BackboneModel
-from seu_bench.training import Phase, StrategyContext, TaskData, backbone_model, set_rate
-
-#: Shares of a task's epochs after which the learning rate is divided (49 and 63 of 70), and by what.
-MILESTONES: Final = (0.7, 0.9)
-DIVISOR: Final = 5
+from seu_bench.training import Phase, StrategyContext, TaskData, backbone_model
 
 
 class Icarl(Method):
@@ -40,15 +36,11 @@ class Icarl(Method):
         """Options of iCaRL."""
 
         tuning_grid: ClassVar[TuningGrid] = {"learning_rate": LEARNING_RATES}
+        removed: ClassVar[Mapping[str, Any]] = {"rate_steps": False}
 
         memory: PositiveInt = Field(200, description="images kept of all classes together, at most")
         mirror: StrictBool = Field(
             True, description="means of exemplars are those of their features and of their mirror images' features"
-        )
-        rate_steps: StrictBool = Field(
-            False,
-            description="divide the learning rate by 5 after 70 and after 90 % of a task's epochs (published), "
-            "whatever lr_schedule says",
         )
 
         def identity(self) -> dict[str, Any]:
@@ -101,14 +93,6 @@ class Icarl(Method):
         again = labels[labels < earlier]
         targets[:, again] = one_hot(y, logits.shape[1])[:, again].to(targets)
         self.targets = targets
-
-    def training_mode(self) -> None:
-        """Set the learning rate of the epoch that begins, where it has steps."""
-        super().training_mode()
-        if self.options.rate_steps:
-            epoch, epochs = self.clock.train_exp_epochs, self.schedule.epochs
-            steps = sum(epoch >= share * epochs - 1e-6 for share in MILESTONES)  # room for the rounding of products
-            set_rate(self.optimizer, self.schedule.learning_rate / DIVISOR**steps)
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """Return the distillation loss of the batch, with the targets of its images."""
