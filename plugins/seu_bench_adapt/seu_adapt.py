@@ -46,6 +46,7 @@ class SeuAdapt(Method):
     name = "seu_adapt"
     scenarios = ("task", "class")
     inputs = ("image",)
+    needs_validation = True
     uses_encoder: ClassVar[bool] = True
     after_task_stage = "head"
     check_options: ClassVar[dict[str, object]] = {"unit": "linear16", "margin": 0.03}

@@ -32,6 +32,11 @@ class PlateauOptions(SelectingOptions):
         return self
 
 
+def follows_validation(options: PlateauOptions) -> bool:
+    """Whether it is the validation loss that ends a training."""
+    return options.lr_schedule == "plateau"
+
+
 def fewest_epochs(schedule: Schedule) -> int:
     """Count the epochs that a training takes at least: the first has the lowest loss, and no other lowers it."""
     rate, epochs = schedule.learning_rate, 1

@@ -328,7 +328,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         task = self._task_of(experience)
         for stream in eval_streams or ():
             for candidate in stream if isinstance(stream, Iterable) else [stream]:
-                if candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task:
+                is_own = candidate.origin_stream.name.startswith("valid") and self._task_of(candidate) == task
+                if is_own and len(candidate.dataset):
                     images = task_images(candidate.dataset.eval(), task, self.device)
                     return images if self.task_inference is None else self.task_inference.with_label(images)
         return None
@@ -481,8 +482,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             "architecture": model.architecture(),
             "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
             "weights": list(model.state_dict()),
-            # It is remembered while the stage runs, which may change it in place.
-            "own": copy.deepcopy(self._own_state()),
+            "own": copy.deepcopy(self._own_state()),  # which the stage may change in place
         }
 
 

@@ -31,6 +31,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "rcl": {"trials": 2},
     "seu_adapt": {"unit": "linear16", "margin": 0.03, "epochs": 20, "learning_rate": 0.1},
     "replay": {"memory": 20, "batch_size_mem": 4},
+    "supsup": {"learning_rate": 0.01},
+    "wsn": {"learning_rate": 0.01},
     "slca": {"epochs": 40, "learning_rate": 0.3, "slow": 1.0},
 }
 
