@@ -18,6 +18,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "agem": {"patterns_per_experience": 10, "sample_size": 8},
     "cwr": {"epochs": 20},
     "den": {"learning_rate": 0.01},
+    "der": {"memory": 18, "balanced_epochs": 4},
     "derpp": {"memory": 20, "batch_size_mem": 8},
     "dgr": {"generator_iterations": 120, "generator_width": 400},
     "ease": {"epochs": 20, "learning_rate": 0.1},
