@@ -182,8 +182,8 @@ class Cpg(MaskedMethod):
             """The schedule of training, with the epochs and the constant learning rate of pruning."""
             rate = self.prune_rate * training.learning_rate
             each = self.prune_epochs or max(1, training.epochs // 5)
-            values = {"epochs": (len(SPARSITIES) - 1) * each, "learning_rate": rate, "min_learning_rate": rate}
-            return training.model_copy(update=values)
+            constant = {"learning_rate": rate, "min_learning_rate": rate, "milestones": (), "warmup_epochs": 0}
+            return training.model_copy(update={"epochs": (len(SPARSITIES) - 1) * each, **constant})
 
     options: Options
     model: GrownModel
@@ -296,9 +296,10 @@ class Cpg(MaskedMethod):
             head = on_meta(partial(nn.Linear, features, plan.classes_per_task[task]))
             return pass_flops(nn.Sequential(backbone, head), plan)
 
-        schedule, stages = options.applied_to(context.protocol.training), list[StageCost]()
-        pruning = options.pruning_schedule(schedule).epochs
+        stages = list[StageCost]()
         for index, task in enumerate(plan.tasks):
+            schedule = options.applied_to(context.protocol.training).of_task(index)
+            pruning = options.pruning_schedule(schedule).epochs
             measured = task.num_valid or task.num_train
             validated = schedule.epochs * task.num_valid if options.restore == "best_valid" else 0
             learning = schedule.epochs * task.num_train, validated + measured
