@@ -13,8 +13,16 @@ from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench_backbones import networks
-from seu_bench_cpg.method import SPARSITIES, CompactingStage, Cpg, pruned_share
-from seu_bench_cpg.network import SCORE, GrownModel, check_leading, picked
+from seu_bench_methods.cpg import (
+    SCORE,
+    SPARSITIES,
+    CompactingStage,
+    Cpg,
+    GrownModel,
+    check_leading,
+    picked,
+    pruned_share,
+)
 
 IMAGES = InputShape("image", (3, 8, 8))
 MLP: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 4, "batch_size": 8, "learning_rate": 0.1}
@@ -135,7 +143,7 @@ def test_narrow_networks_are_leading_blocks(backbone: str) -> None:
     """A wider network of ours, 0 outside of the block, computes the narrower one's features, and those first."""
     narrow, features = getattr(networks, backbone)(IMAGES, 0.2)
     wide, _ = getattr(networks, backbone)(IMAGES, 0.3)
-    check_leading(narrow, wide)
+    check_leading(narrow.state_dict(), wide.state_dict())
     block = dict(narrow.state_dict())
     for name, tensor in wide.state_dict().items():
         if tensor.dim():
@@ -150,7 +158,7 @@ def test_narrow_networks_are_leading_blocks(backbone: str) -> None:
 
 def test_others_are_refused() -> None:
     with pytest.raises(RequestError, match=r"no leading blocks(.|\n)*max_size=1"):
-        check_leading(nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 3)))
+        check_leading(nn.Linear(3, 2).state_dict(), nn.Linear(2, 3).state_dict())
     with pytest.raises(RequestError, match="has none"):
         build(stream(), "cpg", backbone="linear")
 

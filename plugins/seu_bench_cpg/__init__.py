@@ -1,1 +1,0 @@
-"""CPG: compacting, picking and growing."""
