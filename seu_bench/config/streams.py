@@ -16,30 +16,16 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from seu_bench.config.options import Frozen
+from seu_bench.config.options import Frozen, Identified
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 #: The share of training images that validates; 0: none does.
 Validation: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Color: TypeAlias = tuple[Share, Share, Share]
-
-
-class Identified(Frozen):
-    """Values that are part of run ids: keys in ``later`` are dumped only where they are not at their defaults."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _leave_out_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
-        return {key: value for key, value in dump(self).items() if key not in unchanged}
 
 
 class Augmentation(Frozen):

@@ -82,7 +82,8 @@ class ResolvedRun:
     @property
     def shorter(self) -> str | None:
         """Name of a shorter protocol than the run's."""
-        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        shorter = {**dict.fromkeys(("paper", "published", "half_day"), "quick"), "quick": "smoke"}
+        name = shorter.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
     @property
@@ -272,11 +273,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     factory = registry.strategies.find(request.strategy).factory
     request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
-    benchmark = find_benchmark(registry, request.benchmark).load(overrides)
+    source = find_benchmark(registry, request.benchmark)
+    benchmark = source.load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
     if protocol_name not in (known := benchmark.protocols):
         what = f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}{did_you_mean(protocol_name, known)}"
         raise UnknownNameError(what, remedy=f"its protocols are: {', '.join(known)}")
+    if known[protocol_name].stream:
+        benchmark = source.load(overrides, protocol_name)
     scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
