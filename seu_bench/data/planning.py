@@ -167,8 +167,12 @@ def plan_stream(
     for task in tasks:
         info = infos[task.dataset]
         if task.per_class is not None:
-            sizes = [pools[task.dataset, label] for label in task.labels]
+            sizes = [[len(range(it)[task.part(it)]) for it in pools[task.dataset, label]] for label in task.labels]
             learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
+            if task.session[1] > 1 and not (all(pool[0] for pool in sizes) and (valid or not spec.stream.validates)):
+                what = f"has a task {task.name!r} with {learned} training and {valid} validation images"
+                remedy = "give fewer sessions, so that each has images of every class; or bring images"
+                raise refusal(spec, task.dataset, "stream.sessions", what, remedy)
         else:
             pool = _images(info, "train", task)
             valid = _validation_images(spec, task, pool)
@@ -205,9 +209,10 @@ def plan_stream(
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
-    """How many of a task's images validate it: at least one, and two are left to learn from."""
-    valid = int(validation_share(spec) * pool)
-    if pool and not 0 < valid <= pool - 2:
+    """How many of a task's images validate it: none, or at least one, and two are left to learn from."""
+    share = validation_share(spec)
+    valid = int(share * pool)
+    if share and pool and not 0 < valid <= pool - 2:
         what = f"has a task {task.name!r} of {pool} images, of which {valid} validate: needed are one, and two others"
         remedy = "change the share, e.g. by -o benchmark.stream.validation=0.2, or bring images"
         raise refusal(spec, task.dataset, "stream.validation", what, remedy)
@@ -274,7 +279,7 @@ def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tu
     most, held = max(train), max(valid)
     spare = available - most - held
     if spare < 0:
-        size = max(1, available * held // (most + held)) if available > 1 else 0
+        size = max(1, available * held // (most + held)) if available > 1 and held else 0
     else:
         lacking = sum(valid) - held
         size = held + min(lacking, spare * lacking // max(1, lacking + sum(train) - most))
@@ -315,6 +320,7 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
         rows = [np.zeros(0, dtype=np.int64)]
         for label in task.labels:
             pool = pools[task.dataset, label][side]
+            pool = pool[task.part(len(pool))]
             count, start = min(most, len(pool)), taken[task.dataset, label, side]
             rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
             taken[task.dataset, label, side] += count
