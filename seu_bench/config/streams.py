@@ -16,28 +16,16 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from seu_bench.config.options import Frozen
+from seu_bench.config.options import Frozen, Identified
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+#: The share of training images that validates; 0: none does.
+Validation: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Color: TypeAlias = tuple[Share, Share, Share]
-
-
-class Identified(Frozen):
-    """Values that are part of run ids: keys in ``later`` are dumped only where they are not at their defaults."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _leave_out_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
-        return {key: value for key, value in dump(self).items() if key not in unchanged}
 
 
 class Augmentation(Frozen):
@@ -105,6 +93,9 @@ def _class(value: Any) -> Any:
 #: A class by its label, or by its name in the data set.
 ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
 
+#: By label, by the run's seed, by one of its own, or as listed.
+ClassOrder: TypeAlias = Literal["natural", "shuffled"] | NonNegativeInt | tuple[ClassLabel, ...]
+
 #: What a sample is: pixels, numbers, or ids of tokens.
 InputKind: TypeAlias = Literal["image", "features", "tokens"]
 
@@ -133,20 +124,26 @@ class Stream(Identified):
 
     scenario: Scenario = "task"
 
+    @property
+    def validates(self) -> bool:
+        """Whether tasks have validation images."""
+        return getattr(self, "validation", None) != 0
+
 
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set, by label or name; labels are renumbered from 0 within a task."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first"})
+    later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first", "sessions"})
 
     kind: Literal["classes"]
     dataset: str
     classes_per_task: PositiveInt | None = Field(None, validation_alias=AliasChoices("classes_per_task", "then"))
-    first: PositiveInt | None = None
+    first: PositiveInt | None = Field(None, validation_alias=AliasChoices("first", "first_task"))
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
-    class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"
+    class_order: ClassOrder = "natural"
+    sessions: PositiveInt = 1
     order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = InputSpec()
 
     @model_validator(mode="after")
@@ -158,7 +155,8 @@ class ClassSplit(Stream):
         if self.groups is None:
             return self
         if self.first is not None or self.class_order != "natural":
-            raise ValueError("groups name the classes of each task: first and class_order are for classes_per_task")
+            keys = "first (first_task) and class_order"
+            raise ValueError(f"groups name the classes of each task: {keys} are for classes_per_task")
         if not self.groups or not all(self.groups):
             raise ValueError("each group needs a class at least")
         for group in self.groups:
@@ -173,7 +171,7 @@ class Permutation(Stream):
     kind: Literal["permutation"]
     dataset: str
     tasks: Annotated[int, Field(ge=1, le=1000)] = 10
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = InputSpec()
 
 
@@ -191,7 +189,7 @@ class DatasetTask(Identified):
     draw_classes: PositiveInt | None = None
     rotate_labels: NonNegativeInt = 0
     train_per_class: PositiveInt | None = None
-    valid_per_class: PositiveInt | None = None
+    valid_per_class: NonNegativeInt | None = None
     test_per_class: PositiveInt | None = None
     input: InputSpec = InputSpec()
 
@@ -212,7 +210,7 @@ class DatasetSequence(Stream):
     kind: Literal["datasets"]
     tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
     order: tuple[str, ...] | Literal["shuffled"] | None = None  # names of the tasks; the file's order if not given
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = Field(InputSpec(), exclude=True)  # which each task has when it is validated
 
     @model_validator(mode="before")
@@ -225,6 +223,12 @@ class DatasetSequence(Stream):
             return values
         own = {name: task | {"input": shared | task.get("input", {})} for name, task in tasks.items()}
         return values | {"tasks": own}
+
+    @property
+    def validates(self) -> bool:
+        """Whether every task has validation images."""
+        counts = (task.valid_per_class for task in self.tasks.values())
+        return all(self.validation if count is None else count for count in counts)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -282,7 +286,7 @@ class OnlineStream(Stream):
     tasks: Annotated[int, Field(ge=2, le=1000)] = 5
     disjoint: Share = 0.5
     blur: Share = 0.1
-    class_order: Literal["natural", "shuffled"] | NonNegativeInt = "shuffled"
+    class_order: ClassOrder = "shuffled"
     input: InputSpec = InputSpec()
 
 

@@ -176,11 +176,15 @@ def plan_stream(
     for task in tasks:
         info = infos[task.dataset]
         if task.per_class is not None:
-            sizes = [pools[task.dataset, label] for label in task.labels]
-            learned, valid = (
-                sum(stop - start for start, stop in _bounds(task, [pool[side] for pool in sizes], task.per_class[side]))
-                for side in (0, 1)
-            )
+            sizes = [
+                [len(range(it)[task.part(place, it)]) for it in pools[task.dataset, label]]
+                for place, label in enumerate(task.labels)
+            ]
+            learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
+            if task.session[1] > 1 and not (all(pool[0] for pool in sizes) and (valid or not spec.stream.validates)):
+                what = f"has a task {task.name!r} with {learned} training and {valid} validation images"
+                remedy = "give fewer sessions, so that each has images of every class; or bring images"
+                raise refusal(spec, task.dataset, "stream.sessions", what, remedy)
         else:
             pool = _images(info, "train", task)
             valid = _validation_images(spec, task, pool)
@@ -212,16 +216,23 @@ def plan_stream(
             )
         )
     sample = shapes[tasks[0].name]
-    order = tuple(task.index for task in tasks)
-    open_ended = all(task.input.normalise == "first_task" for task in tasks)
-    online = isinstance(spec.stream, OnlineStream)
-    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary, open_ended, online)
+    return StreamPlan(
+        *sample.sides,
+        tuple(plans),
+        tuple(task.index for task in tasks),
+        scenario,
+        sample.kind,
+        sample.vocabulary,
+        open_ended=all(task.input.normalise == "first_task" for task in tasks),
+        online=isinstance(spec.stream, OnlineStream),
+    )
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
-    """How many of a task's images validate it: at least one, and two are left to learn from."""
-    valid = int(validation_share(spec) * pool)
-    if pool and not 0 < valid <= pool - 2:
+    """How many of a task's images validate it: none, or at least one, and two are left to learn from."""
+    share = validation_share(spec)
+    valid = int(share * pool)
+    if share and pool and not 0 < valid <= pool - 2:
         what = f"has a task {task.name!r} of {pool} images, of which {valid} validate: needed are one, and two others"
         remedy = "change the share, e.g. by -o benchmark.stream.validation=0.2, or bring images"
         raise refusal(spec, task.dataset, "stream.validation", what, remedy)
@@ -312,12 +323,6 @@ def class_pools(
     }
 
 
-def _bounds(task: TaskSpec, available: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Where a task's images of each class begin and end among so many at ``most`` of those that are ``available``."""
-    spans, sizes = task.spans or ((0.0, 1.0),) * len(task.labels), [min(most, count) for count in available]
-    return [(round(start * size), round(stop * size)) for (start, stop), size in zip(spans, sizes, strict=True)]
-
-
 def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int) -> list[tuple[Rows, Rows] | None]:
     """Training and validation images of each task, in an order drawn by the seed; ``None`` where it is not by class.
 
@@ -333,11 +338,12 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
 
     def take(task: TaskSpec, side: int, most: int) -> Rows:
         rows = [np.zeros(0, dtype=np.int64)]
-        own = [pools[task.dataset, label][side] for label in task.labels]
-        for label, pool, (first, stop) in zip(task.labels, own, _bounds(task, list(map(len, own)), most), strict=True):
-            start = 0 if task.spans else taken[task.dataset, label, side]
-            rows.append(pool[(start + np.arange(first, stop)) % max(1, len(pool))])
-            taken[task.dataset, label, side] += stop - first
+        for place, label in enumerate(task.labels):
+            pool = pools[task.dataset, label][side]
+            pool = pool[task.part(place, len(pool))]
+            count, start = min(most, len(pool)), taken[task.dataset, label, side]
+            rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
+            taken[task.dataset, label, side] += count
         chosen = np.concatenate(rows)
         return chosen[shuffle_indices(len(chosen), seed)]
 

@@ -43,8 +43,9 @@ class TaskSpec:
         permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
         per_class: most training and validation images of each class; ``None``: all, of which a share validates.
         test_per_class: most test images of each class; ``None``: all.
-        spans: of each class where the part of its images that the task has begins and ends, as shares of those of
-            ``per_class``; ``None``: images that no earlier task had.
+        session: which part of its classes' images it learns, and how many parts they are cut into.
+        spans: of each class where the part of its images that it learns begins and ends, as shares; in place of
+            ``session``. Those of ``per_class`` are then of all tasks together.
         tested: number of its first classes that it has test images of; ``None``: all.
     """
 
@@ -57,6 +58,7 @@ class TaskSpec:
     permutation_seed: int | None = None
     per_class: tuple[int, int] | None = None
     test_per_class: int | None = None
+    session: tuple[int, int] = (0, 1)
     spans: tuple[tuple[float, float], ...] | None = None
     tested: int | None = None
 
@@ -64,6 +66,15 @@ class TaskSpec:
     def test_labels(self) -> tuple[int, ...]:
         """Labels of its test images."""
         return self.labels[: self.tested]
+
+    def part(self, place: int, images: int) -> slice:
+        """Which of so many images of the class at a place it learns."""
+        if self.spans is not None:
+            images = min(images, self.per_class[0]) if self.per_class else images
+            start, stop = self.spans[place]
+            return slice(round(start * images), round(stop * images))
+        turn, count = self.session
+        return slice(images * turn // count, images * (turn + 1) // count)
 
     def class_keys(self, info: DatasetInfo) -> list[Hashable]:
         """Return what tells each of its classes from other classes of the stream.
@@ -146,16 +157,24 @@ def _ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: 
         ]
     if stream.scenario == "domain":
         tasks = _share_outputs(spec, tasks, infos)
-    if isinstance(stream, ClassSplit) or (isinstance(stream, DatasetSequence) and stream.scenario == "class"):
-        tasks = _split_by_class(tasks, infos, stream.validation)
     order = _learning_order(stream, tasks, seed)
     if sorted(order) != list(range(len(tasks))):
         remedy = f"name each of the tasks 0 to {len(tasks) - 1} once"
         raise refusal(spec, dataset_names(spec)[0], "stream.order", f"has the order {order}", remedy)
+    if isinstance(stream, ClassSplit) and stream.sessions > 1:
+        order = [len(tasks) * session + index for session in range(stream.sessions) for index in order]
+        tasks = [_in_session(task, session, len(tasks), stream) for session in range(stream.sessions) for task in tasks]
+    if isinstance(stream, ClassSplit) or (isinstance(stream, DatasetSequence) and stream.scenario == "class"):
+        tasks = _split_by_class(tasks, infos, stream.validation)
     tasks = [tasks[index] for index in order]
     if isinstance(stream, Permutation):
         return [replace(task, permutation_seed=100 * task.index + place) for place, task in enumerate(tasks)]
     return tasks
+
+
+def _in_session(task: TaskSpec, session: int, tasks: int, stream: ClassSplit) -> TaskSpec:
+    name, index = f"{task.name}, session {session + 1}", session * tasks + task.index
+    return replace(task, name=name, index=index, session=(session, stream.sessions))
 
 
 def _learning_order(stream: Stream, tasks: Sequence[Any], seed: int) -> list[int]:
@@ -183,7 +202,7 @@ def _split_by_class(tasks: Sequence[TaskSpec], infos: Mapping[str, DatasetInfo],
     for task in tasks:
         images = infos[task.dataset].num_train
         # More than any class has: all of its images, of which this share validates.
-        held = max(1, int(validation * images))
+        held = max(1, int(validation * images)) if validation else 0
         shares = task.per_class is None and any(having[task.dataset, label] > 1 for label in task.labels)
         found.append(replace(task, per_class=(max(1, images - held), held)) if shares else task)
     return found
@@ -290,19 +309,23 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
     first = stream.first or width
     if (most := max(first, width)) > info.num_classes:
         what = f"has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}"
-        key = f"stream.{'first' if first > width else 'classes_per_task'}"
+        key = "stream.first (first_task)" if first > width else "stream.classes_per_task (then)"
         raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
-    labels = _ordered_labels(stream, info, seed)
+    labels = _ordered_labels(spec, stream, info, seed)
     return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
 
 
-def _ordered_labels(stream: ClassSplit | OnlineStream, info: DatasetInfo, seed: int) -> list[int]:
+def _ordered_labels(spec: BenchmarkSpec, stream: ClassSplit | OnlineStream, info: DatasetInfo, seed: int) -> list[int]:
     """All labels in the order in which a stream cuts them into tasks."""
-    if stream.class_order == "natural":
-        return list(range(info.num_classes))
-    order = shuffle_indices(info.num_classes, seed if stream.class_order == "shuffled" else stream.class_order)
-    found: list[int] = order.tolist()
-    return found
+    labels = list(range(info.num_classes))
+    if isinstance(stream.class_order, tuple):
+        if sorted(order := [int(label) for label in stream.class_order]) != labels:
+            what = f"has an order of {len(order)} classes that is not one of the {len(labels)} of {stream.dataset!r}"
+            raise refusal(spec, stream.dataset, "stream.class_order", what, f"name each of 0 to {labels[-1]} once")
+        return order
+    if stream.class_order != "natural":
+        labels = shuffle_indices(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
+    return labels
 
 
 def _segments(spec: BenchmarkSpec, stream: OnlineStream, info: DatasetInfo, seed: int) -> list[TaskSpec]:
@@ -311,7 +334,7 @@ def _segments(spec: BenchmarkSpec, stream: OnlineStream, info: DatasetInfo, seed
     Classes go to segments in turn, first all disjoint ones. Each image is in one segment: of a blurry class the first
     images are in its own, the others in the segments that follow it, and then in those before it.
     """
-    count, labels = stream.tasks, _ordered_labels(stream, info, seed)
+    count, labels = stream.tasks, _ordered_labels(spec, stream, info, seed)
     if count > len(labels):
         what = f"has {count} tasks, and {stream.dataset!r} has {len(labels)} classes, of which each needs one at least"
         raise refusal(spec, stream.dataset, "stream.tasks", what, f"give {len(labels)} at most")
@@ -362,6 +385,9 @@ def number_classes(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -
     ``info_of`` describes a data set by name; it is asked for those alone of which a class is named.
     """
     stream = spec.stream
+    if isinstance(stream, ClassSplit | OnlineStream) and isinstance(stream.class_order, tuple):
+        ordered = _labels(spec, stream.dataset, stream.class_order, "class_order", info_of)
+        return spec.model_copy(update={"stream": stream.model_copy(update={"class_order": ordered})})
     if isinstance(stream, ClassSplit) and stream.groups is not None:
         groups = tuple(_labels(spec, stream.dataset, group, "groups", info_of) for group in stream.groups)
         return spec.model_copy(update={"stream": stream.model_copy(update={"groups": groups})})

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
-from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
+from seu_bench.config.common_options import BackboneOptions, SelectingOptions, SpaceOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
-from seu_bench.config.protocol import ImageLimits, ProtocolSpec, ScheduleOptions
+from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
 from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario
 from seu_bench.config.tuned import TunedFile
@@ -24,6 +24,7 @@ from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
 from seu_bench.engine.encoders import add_encoder, describe_encoder, find_encoder
 from seu_bench.engine.environment import require_memory
+from seu_bench.engine.online import require_online
 from seu_bench.engine.tuned_files import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
@@ -82,7 +83,8 @@ class ResolvedRun:
     @property
     def shorter(self) -> str | None:
         """Name of a shorter protocol than the run's."""
-        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        shorter = {**dict.fromkeys(("paper", "published", "half_day"), "quick"), "quick": "smoke"}
+        name = shorter.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
     @property
@@ -272,11 +274,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     factory = registry.strategies.find(request.strategy).factory
     request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
-    benchmark = find_benchmark(registry, request.benchmark).load(overrides)
+    source = find_benchmark(registry, request.benchmark)
+    benchmark = source.load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
     if protocol_name not in (known := benchmark.protocols):
         what = f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}{did_you_mean(protocol_name, known)}"
         raise UnknownNameError(what, remedy=f"its protocols are: {', '.join(known)}")
+    if known[protocol_name].stream:
+        benchmark = source.load(overrides, protocol_name)
     scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
@@ -292,10 +297,11 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     layers = benchmark.protocols[protocol_name], given, chosen if is_default else {}
     samples = next(iter(kinds.values()))
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
+    if isinstance(benchmark.stream, OnlineStream):
+        require_online(registry, request, picked.options)
+    picked = picked if benchmark.stream.validates else _without_validation(request, picked)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
-    if isinstance(benchmark.stream, OnlineStream):
-        _require_online(registry, request, picked.options)
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
 
     @cache  # each task may ask for the same
@@ -303,8 +309,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         return _infos({name: sources[name]}, packages, request.data_root)[name]
 
     benchmark = number_classes(benchmark, info_of)
-    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
-        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
+    for key in ("groups", "class_order"):  # so that the records of a run are the same however its classes were named
+        if isinstance(overrides.get(f"stream.{key}"), list | tuple):
+            overrides[f"stream.{key}"] = benchmark.model_dump(mode="json")["stream"][key]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,
@@ -423,22 +430,6 @@ def require_scenario(registry: Registry, request: Request, options: Options, sce
     )
 
 
-def _require_online(registry: Registry, request: Request, options: Options) -> None:
-    """Refuse what cannot learn a stream without clear boundaries, and further epochs of one that is seen once."""
-
-    def learns_it(name: str) -> bool:
-        return bool(getattr(registry.strategies.find(name).factory, "learns_online", bool)())
-
-    if not learns_it(request.strategy):
-        what = f"strategy {request.strategy!r} does something where a task begins or ends, and this stream is online: "
-        what += "each image comes once, and tasks share classes"
-        remedy = f"choose one that needs no boundaries: {', '.join(filter(learns_it, registry.strategies))}"
-        raise ScenarioError(what, where="stream.kind of the benchmark", remedy=remedy)
-    if isinstance(options, ScheduleOptions) and options.epochs not in (None, 1):
-        what = f"{options.epochs} epochs are asked for, and an online stream is seen once"
-        raise RequestError(what, where="-o epochs", remedy="leave epochs out")
-
-
 def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ...] | None:
     """Return the kinds of samples that a strategy says it can learn, with these options; ``None``: it does not say."""
     own: Any = getattr(factory, "inputs", None)
@@ -446,6 +437,32 @@ def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ..
     if own is None and not isinstance(options, BackboneOptions) and not factory.components:
         own = ("image",)  # where components are searched and created, they say it
     return None if own is None else tuple(own)
+
+
+def needs_validation(factory: Any, options: Options) -> bool:
+    """Whether a strategy, a searcher or a creator says that it cannot do without validation images."""
+    own = getattr(factory, "needs_validation", False)
+    return bool(own(options) if callable(own) else own)
+
+
+def _without_validation(request: Request, picked: ChosenStrategy) -> ChosenStrategy:
+    """The choice for a stream without validation images, with which the last weights are kept, whatever the defaults
+    are; a RequestError: something cannot do without."""
+    options, parts = picked.options, [(request.strategy, cast("Any", picked.factory), picked.options)]
+    parts += [(it.name, it.factory, it.options) for it in picked.components.values()]
+    remedy, where = "hold some out: -o benchmark.stream.validation=0.1", "benchmark.stream.validation"
+    if request.evaluation == "validation":
+        what = "accuracies are to be measured on withheld validation images, and the stream has none"
+        raise RequestError(what, where=where, remedy=remedy)
+    if lacking := [name for name, factory, own in parts if needs_validation(factory, own)]:
+        what = f"{' and '.join(map(repr, lacking))} chooses by validation images, and the stream has none"
+        raise RequestError(what, where=where, remedy=remedy)
+    if not isinstance(options, SelectingOptions) or options.restore == "last":
+        return picked
+    if "restore" in request.options:
+        what = "weights are to be selected by validation images, and the stream has none"
+        raise RequestError(what, where="-o restore=best_valid", remedy=f"give -o restore=last; or {remedy}")
+    return replace(picked, options=options.model_copy(update={"restore": "last"}))
 
 
 def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, kind: InputKind, dataset: str) -> None:

@@ -44,6 +44,7 @@ _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
         "fixed_parameters",
         "inputs",
         "learns_online",
+        "needs_validation",
         "presets",
         "reference",
         "trains_encoder",
