@@ -46,6 +46,7 @@ class SeuAdapt(Method):
     name = "seu_adapt"
     scenarios = ("task", "class")
     inputs = ("image",)
+    needs_validation = True
     uses_encoder: ClassVar[bool] = True
     after_task_stage = "head"
     check_options: ClassVar[dict[str, object]] = {"unit": "linear16", "margin": 0.03}
@@ -227,8 +228,9 @@ class SeuAdapt(Method):
                 found.append((count_parameters(model), macs, state_bytes(model)))
             sizes.append([*zip(*found, strict=True)])
         (params, macs, memory), (params_min, macs_min, memory_min) = sizes
-        epochs, stages = options.applied_to(context.protocol.training).epochs, list[StageCost]()
+        schedule, stages = options.applied_to(context.protocol.training), list[StageCost]()
         for index, it in enumerate(plan.tasks):
+            epochs = schedule.of_task(index).epochs
             scored, places = min(SCORED, it.num_train), options.adapted
             heads = 2 if index and plan.scenario == "class" else 1
             trials = 0 if options.unit == "none" else 2 + places * (1 + index)

@@ -17,7 +17,7 @@ from seu_bench.models import MultiHeadModel
 from seu_bench.training import Cost, Phase, StrategyContext, TaskData, TrainingStage, build_backbone
 from seu_bench_kit import chain_of
 from seu_bench_kit.costing import fixed_size_cost
-from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least
+from seu_bench_methods.plateau import PlateauOptions, PlateauStage, at_least, follows_validation
 
 #: Largest ``|s e|`` that the compensation computes a cosh of, and largest ``|e|`` after a step (published code; the
 #: paper has the second).
@@ -149,6 +149,7 @@ class Hat(Method):
 
     name = "hat"
     inputs = ("image", "features")
+    needs_validation = staticmethod(follows_validation)
     scenarios = ("task",)
     # On streams of a few steps the published penalty closes units before they have learned anything.
     check_options = {"hat_lambda": 0.05, "learning_rate": 0.1}

@@ -4,16 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from functools import reduce
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from seu_bench import Method
 from seu_bench.config import (
     LEARNING_RATES,
     BackboneOptions,
@@ -22,9 +18,6 @@ from seu_bench.config import (
     TaskInferenceOptions,
     TuningGrid,
 )
-from seu_bench.errors import RequestError
-from seu_bench.models import MultiHeadModel, freeze
-from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import (
     Phase,
     StrategyContext,
@@ -32,7 +25,7 @@ from seu_bench.training import (
     TrainingStage,
     build_backbone,
 )
-from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
+from seu_bench_methods.masked import Held, MaskedMethod, MaskedModel
 
 
 def kept_count(free: int, fraction: float) -> int:
@@ -49,110 +42,36 @@ def largest(weight: Tensor, free: Tensor, fraction: float) -> Tensor:
     return kept.view(weight.shape)
 
 
-class Held:
-    """Holds a part of some weights where it is, whatever an optimiser with momentum and weight decay does to them.
+class PackedModel(MaskedModel):
+    """A masked network whose weights are given to tasks one by one; a task computes with those of tasks up to it.
 
-    Args:
-        weights: which an optimiser steps as a whole, after :meth:`drop_gradients` and before :meth:`put_back`.
-        moving: bool, of each one's shape: what may move.
-    """
-
-    def __init__(self, weights: Sequence[nn.Parameter], moving: Sequence[Tensor]) -> None:
-        pairs = zip(weights, moving, strict=True)
-        self.parts = [(weight, ~part, weight.detach().clone()) for weight, part in pairs if not bool(part.all())]
-
-    def drop_gradients(self) -> None:
-        """Set their gradients to 0, so that the norm by which gradients are clipped is that of what moves."""
-        for weight, still, _ in self.parts:
-            if weight.grad is not None:
-                weight.grad.masked_fill_(still, 0)
-
-    def put_back(self) -> None:
-        """Write the values that they had when this was made."""
-        with torch.no_grad():
-            for weight, still, value in self.parts:
-                weight.copy_(torch.where(still, value, weight))
-
-
-class PackedModel(MultiHeadModel):
-    """A backbone whose weights are given to tasks one by one, and a linear head for each task.
-
-    *Weights* are those of the backbone's convolutions and linear layers. Everything else in it, biases and
-    normalisation, is the first task's. A weight that no task keeps is 0 between two tasks.
-
-    Args:
-        backbone: images ``[N, C, H, W]`` -> features ``[N, features]``.
-        features: width of its output.
-        classes: outputs of each task's head.
+    What is no weight, biases and normalisation, is the first task's. A weight that no task keeps is 0 between two
+    tasks.
 
     Attributes:
-        names: of the layers' weights, as parameters of the backbone.
-        count: number of weights.
-        masks: packed, ``[tasks learned, bytes]``: which weights each task keeps, all layers one after another.
-        learning: the task that is being learned, which computes with all weights as they are; ``None``: none is.
         shared_frozen: whether what is no weight belongs to the first task for good.
-
-    Raises:
-        RequestError: the backbone has no weights.
     """
 
-    masks: Tensor
-
     def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:
-        super().__init__(classes)
-        self.backbone = backbone
-        self.heads = nn.ModuleList(nn.Linear(features, width) for width in classes)
-        weighted = (nn.Conv2d, nn.Linear)
-        layers = {f"{name}.weight" for name, module in backbone.named_modules() if isinstance(module, weighted)}
-        # In the order of the parameters, and each that layers share once.
-        self.names = tuple(name for name, _ in backbone.named_parameters() if name in layers)
-        if not self.names:
-            raise RequestError(
-                "packnet gives weights of the backbone to tasks, and this one has no convolution and no linear layer",
-                remedy="choose another one, e.g. -o backbone=mlp",
-            )
-        self.learning: int | None = None
+        super().__init__(backbone, features, classes)
         self.shared_frozen = False
-        self.count = sum(weight.numel() for weight in self.weights())
-        self.register_buffer("masks", torch.zeros((0, packed_bytes(self.count)), dtype=torch.uint8))
-
-    def weights(self) -> list[nn.Parameter]:
-        """The weights, by layer."""
-        parameters = dict(self.backbone.named_parameters())
-        return [parameters[name] for name in self.names]
-
-    def kept_weights(self, first: int, last: int) -> list[Tensor]:
-        """The weights that some tasks keep, together."""
-        packed = reduce(torch.bitwise_or, self.masks[first : last + 1], self.masks.new_zeros(self.masks.shape[1]))
-        shapes = [weight.shape for weight in self.weights()]
-        parts = unpack_bits(packed, (self.count,)).split([shape.numel() for shape in shapes])
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def free(self) -> list[Tensor]:
-        """The weights that no task keeps; bool, of each layer's shape."""
-        return [~taken for taken in self.kept_weights(0, len(self.masks) - 1)]
-
-    def begin(self, task: int) -> None:
-        """Compute ``task`` with all weights as they are, until :meth:`finish`.
-
-        Raises:
-            RunError: it is neither the next task nor the last one that was packed.
-        """
-        if task not in (len(self.masks) - 1, len(self.masks)):
-            raise out_of_turn(task, len(self.masks))
-        self.learning = task
 
     def pack(self, kept: Sequence[Tensor]) -> None:
         """Give weights to the task that is being learned, and set those that are still free to 0."""
-        self._set_masks(torch.cat([self.masks, pack_bits(torch.cat([mask.flatten() for mask in kept]))[None]]))
+        super().pack(kept)
         with torch.no_grad():
             for weight, free in zip(self.weights(), self.free(), strict=True):
                 weight.masked_fill_(free, 0)
 
     def finish(self) -> None:
         """The task is learned: from now on it computes with its mask. What is no weight never changes again."""
-        self.learning = None
-        self._freeze_shared()
+        self.learning, self.shared_frozen = None, True
+        self.freeze_shared()
+
+    def freeze_shared(self) -> None:
+        """Freeze what is no weight, running statistics included."""
+        super().freeze_shared()
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
         """Switch modes; what has running statistics stays in evaluation mode after the first task."""
@@ -162,79 +81,29 @@ class PackedModel(MultiHeadModel):
                 module.eval()
         return self
 
-    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
-        """Logits ``[N, classes_per_task[task]]``, by the weights that tasks up to this one keep.
-
-        Raises:
-            RunError: the task was not learned yet.
-        """
-        if task_label == self.learning:
-            features = self.backbone(x)
-        elif 0 <= task_label < len(self.masks):
-            features = functional_call(self.backbone, self.masked_weights(task_label), (x,))
-        else:
-            raise not_learned(task_label, "weights")
-        logits: Tensor = self.heads[task_label](features)
-        return logits
-
-    def masked_weights(self, task: int) -> dict[str, Tensor]:
-        """The weights that a learned task computes with, by name: others are 0."""
-        chosen = zip(self.names, self.weights(), self.kept_weights(0, task), strict=True)
-        return {name: torch.where(kept, weight, 0.0) for name, weight, kept in chosen}
-
-    def task_module(self, task: int) -> nn.Module:
-        """The backbone, whatever the masks take of it, and the task's head."""
-        return nn.ModuleList([self.backbone, self.heads[task]])
-
-    def alone(self, task: int) -> PackedModel:
-        """A copy whose other weights are 0, which computes the task without masks."""
-        copied = deepcopy(self)
-        with torch.no_grad():
-            for weight, masked in zip(copied.weights(), self.masked_weights(task).values(), strict=True):
-                weight.copy_(masked)
-        copied.learning = task
-        return copied
+    def mask_of(self, task: int) -> list[Tensor]:
+        """The weights of all tasks up to this one."""
+        return self.kept_weights(0, task)
 
     def architecture(self) -> dict[str, Any]:
         """The number of masks, and whether what is no weight is frozen."""
-        return {"masks": len(self.masks), "shared_frozen": self.shared_frozen}
+        return {**super().architecture(), "shared_frozen": self.shared_frozen}
 
     def load_architecture(self, architecture: Mapping[str, Any]) -> None:
-        """Give a model without masks room for those of ``architecture``.
-
-        Raises:
-            ValueError: there are more masks than tasks, or this model has some.
-        """
-        masks = int(architecture["masks"])
-        if not 0 <= masks <= len(self.classes_per_task) or len(self.masks):
-            raise ValueError(f"{masks} masks do not fit {len(self.classes_per_task)} tasks")
-        self._set_masks(self.masks.new_zeros((masks, self.masks.shape[1])))
+        """As of the base, and frozen as it was."""
+        super().load_architecture(architecture)
         if architecture["shared_frozen"]:
-            self._freeze_shared()
-
-    def packed_masks(self) -> Sequence[Tensor]:
-        """A bit for each weight and task."""
-        return (self.masks,)
-
-    def _freeze_shared(self) -> None:
-        self.shared_frozen = True
-        named = self.backbone.named_parameters()
-        freeze(*(parameter for name, parameter in named if name not in self.names))
-        self.train(self.training)
-
-    def _set_masks(self, masks: Tensor) -> None:
-        self.masks = masks
-        self.mask_bits = len(masks) * self.count
+            self.shared_frozen = True
+            self.freeze_shared()
 
 
-class PackNet(Method):
+class PackNet(MaskedMethod):
     """PackNet: a task keeps its largest weights and leaves the others to later tasks (Mallya & Lazebnik 2018).
 
     Weights of earlier tasks are used and never changed, so nothing is forgotten.
     """
 
     name = "packnet"
-    scenarios = ("task",)
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of PackNet; the schedule's are those of training, and of retraining but for its epochs and rate."""
@@ -274,10 +143,6 @@ class PackNet(Method):
         """The backbone as that of ``naive``; no task has any of its weights."""
         return PackedModel(*build_backbone(context), context.plan.classes_per_task)
 
-    def setup(self) -> None:
-        """Begin with weights that all move."""
-        self._held = Held((), ())
-
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Training of all free weights, choice of those that the task keeps, and training of these alone."""
         return [
@@ -285,12 +150,6 @@ class PackNet(Method):
             self.step("pruning", task, self._prune),
             Phase(lambda: self._retraining_stage(task), lambda _: self._finish()),
         ]
-
-    def optimizer_step(self) -> None:
-        """A step of what moves: the rest has its bits again afterwards."""
-        self._held.drop_gradients()
-        super().optimizer_step()
-        self._held.put_back()
 
     def _pruned_stage(self, task: TaskData) -> TrainingStage:
         self.model.begin(task.index)
@@ -308,4 +167,4 @@ class PackNet(Method):
 
     def _finish(self) -> None:
         self.model.finish()
-        self._held = Held((), ())
+        self._held = Held()

@@ -16,28 +16,16 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from seu_bench.config.options import Frozen
+from seu_bench.config.options import Frozen, Identified
 
 Fraction: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+#: The share of training images that validates; 0: none does.
+Validation: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Color: TypeAlias = tuple[Share, Share, Share]
-
-
-class Identified(Frozen):
-    """Values that are part of run ids: keys in ``later`` are dumped only where they are not at their defaults."""
-
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _leave_out_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
-        return {key: value for key, value in dump(self).items() if key not in unchanged}
 
 
 class Augmentation(Frozen):
@@ -133,6 +121,11 @@ class Stream(Identified):
 
     scenario: Scenario = "task"
 
+    @property
+    def validates(self) -> bool:
+        """Whether tasks have validation images."""
+        return getattr(self, "validation", None) != 0
+
 
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set, by label or name; labels are renumbered from 0 within a task."""
@@ -146,7 +139,7 @@ class ClassSplit(Stream):
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
     class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"
     order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = InputSpec()
 
     @model_validator(mode="after")
@@ -173,7 +166,7 @@ class Permutation(Stream):
     kind: Literal["permutation"]
     dataset: str
     tasks: Annotated[int, Field(ge=1, le=1000)] = 10
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = InputSpec()
 
 
@@ -191,7 +184,7 @@ class DatasetTask(Identified):
     draw_classes: PositiveInt | None = None
     rotate_labels: NonNegativeInt = 0
     train_per_class: PositiveInt | None = None
-    valid_per_class: PositiveInt | None = None
+    valid_per_class: NonNegativeInt | None = None
     test_per_class: PositiveInt | None = None
     input: InputSpec = InputSpec()
 
@@ -212,7 +205,7 @@ class DatasetSequence(Stream):
     kind: Literal["datasets"]
     tasks: Annotated[dict[str, DatasetTask], Field(min_length=1)]
     order: tuple[str, ...] | Literal["shuffled"] | None = None  # names of the tasks; the file's order if not given
-    validation: Fraction = 0.10
+    validation: Validation = 0.10
     input: InputSpec = Field(InputSpec(), exclude=True)  # which each task has when it is validated
 
     @model_validator(mode="before")
@@ -225,6 +218,12 @@ class DatasetSequence(Stream):
             return values
         own = {name: task | {"input": shared | task.get("input", {})} for name, task in tasks.items()}
         return values | {"tasks": own}
+
+    @property
+    def validates(self) -> bool:
+        """Whether every task has validation images."""
+        counts = (task.valid_per_class for task in self.tasks.values())
+        return all(self.validation if count is None else count for count in counts)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

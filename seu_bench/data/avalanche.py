@@ -45,7 +45,8 @@ class TaskDataset(AvalancheDataset[Any]):
     def of(cls, images: TaskImages) -> TaskDataset:
         """Make the data set of ``images``, with Avalanche's ``targets`` and ``targets_task_labels``."""
         targets = DataAttribute(images.labels.tolist(), name="targets")
-        tasks = TaskLabels(ConstantSequence(images.task_label, len(images)))
+        # Avalanche reads the first of constants, which where there are no images is none.
+        tasks = TaskLabels(ConstantSequence(images.task_label, len(images)) if len(images) else [])
         return cls([_Rows(images)], data_attributes=[targets, tasks], collate_fn=collate)
 
     @property

@@ -205,9 +205,10 @@ def plan_stream(
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
-    """How many of a task's images validate it: at least one, and two are left to learn from."""
-    valid = int(validation_share(spec) * pool)
-    if pool and not 0 < valid <= pool - 2:
+    """How many of a task's images validate it: none, or at least one, and two are left to learn from."""
+    share = validation_share(spec)
+    valid = int(share * pool)
+    if share and pool and not 0 < valid <= pool - 2:
         what = f"has a task {task.name!r} of {pool} images, of which {valid} validate: needed are one, and two others"
         remedy = "change the share, e.g. by -o benchmark.stream.validation=0.2, or bring images"
         raise refusal(spec, task.dataset, "stream.validation", what, remedy)
@@ -274,7 +275,7 @@ def pool_sizes(available: int, train: Sequence[int], valid: Sequence[int]) -> tu
     most, held = max(train), max(valid)
     spare = available - most - held
     if spare < 0:
-        size = max(1, available * held // (most + held)) if available > 1 else 0
+        size = max(1, available * held // (most + held)) if available > 1 and held else 0
     else:
         lacking = sum(valid) - held
         size = held + min(lacking, spare * lacking // max(1, lacking + sum(train) - most))

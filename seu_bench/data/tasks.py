@@ -163,7 +163,7 @@ def _split_by_class(tasks: Sequence[TaskSpec], infos: Mapping[str, DatasetInfo],
     for task in tasks:
         images = infos[task.dataset].num_train
         # More than any class has: all of its images, of which this share validates.
-        held = max(1, int(validation * images))
+        held = max(1, int(validation * images)) if validation else 0
         shares = task.per_class is None and any(having[task.dataset, label] > 1 for label in task.labels)
         found.append(replace(task, per_class=(max(1, images - held), held)) if shares else task)
     return found

@@ -173,9 +173,9 @@ def longer_document(
     document: dict[str, Any] = {"name": spec.name, "version": spec.version, "default_protocol": record.protocol}
     document["stream"] = {"kind": "datasets", **shared, "tasks": tasks}
     document["datasets"] = datasets
-    protocol = spec.protocols[record.protocol].model_copy(update={"tuned": {}})
+    protocol = spec.protocols[record.protocol].model_copy(update={"tuned": {}, "stream": {}})
     if protocol != ProtocolSpec.model_validate(STANDARD_PROTOCOLS.get(record.protocol, {})):
-        own = protocol.model_dump(mode="json", exclude_none=True, exclude={"tuned"})
+        own = protocol.model_dump(mode="json", exclude_none=True, exclude={"tuned", "stream"})
         document["protocols"] = {record.protocol: own}
     return document
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSource, BenchmarkSpec, names_a_file
-from seu_bench.config.common_options import BackboneOptions, SpaceOptions, TaskInferenceOptions
+from seu_bench.config.common_options import BackboneOptions, SelectingOptions, SpaceOptions, TaskInferenceOptions
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
@@ -82,7 +82,8 @@ class ResolvedRun:
     @property
     def shorter(self) -> str | None:
         """Name of a shorter protocol than the run's."""
-        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        shorter = {**dict.fromkeys(("paper", "published", "half_day"), "quick"), "quick": "smoke"}
+        name = shorter.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
     @property
@@ -272,11 +273,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     factory = registry.strategies.find(request.strategy).factory
     request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
-    benchmark = find_benchmark(registry, request.benchmark).load(overrides)
+    source = find_benchmark(registry, request.benchmark)
+    benchmark = source.load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
     if protocol_name not in (known := benchmark.protocols):
         what = f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}{did_you_mean(protocol_name, known)}"
         raise UnknownNameError(what, remedy=f"its protocols are: {', '.join(known)}")
+    if known[protocol_name].stream:
+        benchmark = source.load(overrides, protocol_name)
     scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
@@ -292,6 +296,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     layers = benchmark.protocols[protocol_name], given, chosen if is_default else {}
     samples = next(iter(kinds.values()))
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
+    picked = picked if benchmark.stream.validates else _without_validation(request, picked)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
@@ -428,6 +433,32 @@ def inputs_of(factory: StrategyFactory, options: Options) -> tuple[InputKind, ..
     if own is None and not isinstance(options, BackboneOptions) and not factory.components:
         own = ("image",)  # where components are searched and created, they say it
     return None if own is None else tuple(own)
+
+
+def needs_validation(factory: Any, options: Options) -> bool:
+    """Whether a strategy, a searcher or a creator says that it cannot do without validation images."""
+    own = getattr(factory, "needs_validation", False)
+    return bool(own(options) if callable(own) else own)
+
+
+def _without_validation(request: Request, picked: ChosenStrategy) -> ChosenStrategy:
+    """The choice for a stream without validation images, with which the last weights are kept, whatever the defaults
+    are; a RequestError: something cannot do without."""
+    options, parts = picked.options, [(request.strategy, cast("Any", picked.factory), picked.options)]
+    parts += [(it.name, it.factory, it.options) for it in picked.components.values()]
+    remedy, where = "hold some out: -o benchmark.stream.validation=0.1", "benchmark.stream.validation"
+    if request.evaluation == "validation":
+        what = "accuracies are to be measured on withheld validation images, and the stream has none"
+        raise RequestError(what, where=where, remedy=remedy)
+    if lacking := [name for name, factory, own in parts if needs_validation(factory, own)]:
+        what = f"{' and '.join(map(repr, lacking))} chooses by validation images, and the stream has none"
+        raise RequestError(what, where=where, remedy=remedy)
+    if not isinstance(options, SelectingOptions) or options.restore == "last":
+        return picked
+    if "restore" in request.options:
+        what = "weights are to be selected by validation images, and the stream has none"
+        raise RequestError(what, where="-o restore=best_valid", remedy=f"give -o restore=last; or {remedy}")
+    return replace(picked, options=options.model_copy(update={"restore": "last"}))
 
 
 def _require_input(registry: Registry, strategy: str, picked: ChosenStrategy, kind: InputKind, dataset: str) -> None:

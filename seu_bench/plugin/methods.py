@@ -43,6 +43,7 @@ _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
         "components",
         "fixed_parameters",
         "inputs",
+        "needs_validation",
         "presets",
         "reference",
         "trains_encoder",

@@ -74,6 +74,7 @@ class LazyFactory:
         scenarios: of a strategy: those that it can learn, of ``task``, ``class`` and ``domain``.
         inputs: of a strategy: kinds of samples that it can learn, or a function that returns them, given its options;
             by default those of its backbone.
+        needs_validation: whether it cannot do without validation images, or a function that says so, given its options.
         reference: of a strategy that is no learner to be ranked: what it is a reference of.
         reference_components: it is a reference with these components alone.
         is_remote: of a logger: whether it talks to another machine with given options, and is called in a thread.
@@ -94,6 +95,7 @@ class LazyFactory:
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     scenarios: Sequence[str] = ("task",)
     inputs: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
+    needs_validation: bool | Callable[[Any], bool] = False
     reference: str | None = None
     reference_components: Mapping[str, str] = field(default_factory=dict)
     is_remote: Callable[[Any], bool] = lambda _: False

@@ -29,7 +29,7 @@ from seu_bench.config.streams import SCENARIOS, Scenario
 from seu_bench.engine.checkpoint import is_resumable
 from seu_bench.engine.forecast import TOLERANCE, differences
 from seu_bench.engine.learner_file import learner_bytes, needs_whole_stream, parse_learner
-from seu_bench.engine.resolve import scenarios_of
+from seu_bench.engine.resolve import needs_validation, scenarios_of
 from seu_bench.metrics import forgetting
 from seu_bench.results.record_metrics import EVALUATION
 from seu_bench.testing.streams import poison
@@ -106,9 +106,12 @@ class StrategyContract(Contract):
         for scenario in others:
             _check_learned(replace(trial, scenario=scenario))
 
-    @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_unequal", "tiny_lopsided"])
+    @pytest.mark.parametrize("benchmark", ["tiny_single", "tiny_unequal", "tiny_lopsided", "tiny_all"])
     def test_streams_of_unusual_shape(self, trial: Trial, benchmark: str) -> None:
-        """One task only, heads of different widths, a class that is missing from validation."""
+        """One task only, heads of different widths, a class that is missing from validation, or all are."""
+        run = trial.resolved("tiny_single")
+        if benchmark == "tiny_all" and needs_validation(run.strategy, run.options):
+            pytest.skip("this strategy needs validation images")
         learner = trial.learner(benchmark).learn_all()
         for index, task in enumerate(learner.stream.plan.tasks):
             logits, shape = learner.logits(index), (task.num_test, learner.outputs(index))

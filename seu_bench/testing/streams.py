@@ -48,14 +48,14 @@ def raw_dataset(
     return RawDataset(info, learned, tested)
 
 
-def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny") -> dict[str, Any]:
-    """Return ``[stream]`` of a benchmark: these classes in this order, a quarter of the training images held out."""
+def class_split(groups: Sequence[Sequence[int]], dataset: str = "tiny", validation: float = 0.25) -> dict[str, Any]:
+    """Return ``[stream]`` of a benchmark: these classes in this order, a share of the training images held out."""
     return {
         "kind": "classes",
         "dataset": dataset,
         "groups": groups,
         "order": "fixed",
-        "validation": 0.25,
+        "validation": validation,
         "input": {"mean": [0.5], "std": [0.25]},
     }
 
@@ -140,9 +140,10 @@ class TinyBenchmark:
 
     data: TinyData
     groups: tuple[tuple[int, ...], ...]
+    validation: float = 0.25
     summary = "tasks of made-up textures"
 
-    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+    def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
         """The benchmark; what the contract measures depends on its keys, of which only the scenario, the encoder and by
         which images it is normalised can be replaced."""
         name, given = self.data.name, dict(overrides or {})
@@ -155,7 +156,7 @@ class TinyBenchmark:
                 remedy="remove the options that begin with benchmark., but benchmark.stream.scenario, "
                 "benchmark.stream.input.encoder and benchmark.stream.input.normalise",
             )
-        stream = class_split(self.groups, name) | {"scenario": scenario}
+        stream = class_split(self.groups, name, self.validation) | {"scenario": scenario}
         if own:
             stream["input"] = own
         elif self.data.kind != "image":
@@ -164,20 +165,24 @@ class TinyBenchmark:
 
 
 #: By name: to be learned; for looking at what is used and stored; and shapes that surprise.
-TINY: Final[Mapping[str, TinyBenchmark]] = {
-    name: TinyBenchmark(TinyData(name, train, test), groups)
-    for name, groups, train, test in (
-        ("tiny_pairs", ((0, 1), (2, 3)), (32,) * 4, 50),
-        ("tiny_two", ((0, 1), (2, 3)), (10,) * 4, 10),
-        ("tiny_three", ((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
-        ("tiny_single", ((0, 1),), (10,) * 2, 4),
-        ("tiny_unequal", ((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
-        ("tiny_lopsided", ((0, 1), (2, 3)), (17, 1, 1, 17), 4),
-    )
-} | {
-    f"tiny_{kind}": TinyBenchmark(TinyData(f"tiny_{kind}", (10,) * 4, 10, kind), ((0, 1), (2, 3)))
-    for kind in get_args(InputKind)[1:]
-}
+TINY: Final[Mapping[str, TinyBenchmark]] = (
+    {
+        name: TinyBenchmark(TinyData(name, train, test), groups)
+        for name, groups, train, test in (
+            ("tiny_pairs", ((0, 1), (2, 3)), (32,) * 4, 50),
+            ("tiny_two", ((0, 1), (2, 3)), (10,) * 4, 10),
+            ("tiny_three", ((0, 1), (2, 3), (4, 5)), (10,) * 6, 10),
+            ("tiny_single", ((0, 1),), (10,) * 2, 4),
+            ("tiny_unequal", ((0, 1), (2, 3, 4, 5), (6, 7, 8)), (8,) * 9, 4),
+            ("tiny_lopsided", ((0, 1), (2, 3)), (17, 1, 1, 17), 4),
+        )
+    }
+    | {"tiny_all": TinyBenchmark(TinyData("tiny_all", (10,) * 4, 10), ((0, 1), (2, 3)), validation=0.0)}
+    | {
+        f"tiny_{kind}": TinyBenchmark(TinyData(f"tiny_{kind}", (10,) * 4, 10, kind), ((0, 1), (2, 3)))
+        for kind in get_args(InputKind)[1:]
+    }
+)
 
 
 def stream_of(benchmark: str) -> TaskStream:

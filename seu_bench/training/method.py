@@ -48,6 +48,8 @@ class Method(StagedStrategy):
         scenarios: those that it can learn.
         inputs: kinds of samples that it can learn, of those that its backbone takes; ``None``: all of these, and images
             where it takes no backbone.
+        needs_validation: whether it chooses by validation images, and cannot do without; or a function that says so,
+            given its options.
         uses_encoder: whether it learns with the pretrained network of a stream, ``context.encoder``, and gets images;
             otherwise the network's features are its samples.
         trains_encoder: whether its model has a trained copy of that network, in place of which it is counted.
@@ -84,6 +86,7 @@ class Method(StagedStrategy):
     Options: ClassVar[type[Options]] = BackboneOptions
     scenarios: ClassVar[Sequence[str]] = SCENARIOS
     inputs: ClassVar[tuple[InputKind, ...] | None] = None
+    needs_validation: ClassVar[bool | staticmethod[..., bool]] = False
     uses_encoder: ClassVar[bool] = False
     trains_encoder: ClassVar[bool] = False
     reference: ClassVar[str | None] = None

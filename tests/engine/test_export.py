@@ -31,6 +31,8 @@ OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
+    "wsn": ("-o", "width=0.03"),
+    "supsup": ("-o", "width=0.03"),
     "pathnet": ("-o", "width=0.1"),
     "pnn": ("-o", "width=0.03"),
     "independent": ("-o", "width=0.03"),

@@ -80,9 +80,9 @@ def test_distillation_loss_and_its_gradient() -> None:
         targets[image, label] = target
         answer = logits[image, label].detach().sigmoid()
         total -= target * answer.log() + (1 - target) * (1 - answer).log()
-    torch.testing.assert_close(loss.detach(), total / 3)
+    torch.testing.assert_close(loss.detach(), total / (3 * 4))
     (gradient,) = torch.autograd.grad(loss, logits)
-    torch.testing.assert_close(gradient, (logits.detach().sigmoid() - targets) / 3)
+    torch.testing.assert_close(gradient, (logits.detach().sigmoid() - targets) / (3 * 4))
 
 
 def test_each_batch_has_the_targets_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from seu_bench_kit.guard import GuardedStage
 #: What makes a run short, and the counted more.
 OPTIONS: dict[str, dict[str, Any]] = {
     "agem": {"patterns_per_experience": 5, "sample_size": 4},
+    "der": {"balanced_epochs": 2},
     "dgr": {"generator_iterations": 3},
     "er_ace": {"batch_size_mem": 3},
     "gem": {"patterns_per_experience": 5},

@@ -65,6 +65,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "hat": (),
     "mntdp": (),
     "packnet": (),
+    "wsn": (),
     "pathnet": (),
     "den": (),
     "rcl": ("-o", "trials=2"),
@@ -79,7 +80,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "random": ("--searcher", "random", "-o", "stem=shared"),
 }
 STRATEGIES = (
-    *("naive", "seu", "hat", "mntdp", "packnet", "pathnet", "den", "rcl"),
+    *("naive", "seu", "hat", "mntdp", "packnet", "wsn", "pathnet", "den", "rcl"),
     *("pnn", "ltg", "ewc", "independent"),
 )
 #: Strategies that are interrupted by make test-crash only: the longest, and those with stages like others'.

@@ -31,7 +31,21 @@ from seu_bench.training.stage import Phase, TaskData
 from seu_bench.training.strategy import StagedStrategy
 
 #: Strategies that freeze what a task was learned with.
-FROZEN = ("ease", "independent", "linear", "ltg", "mntdp", "packnet", "pathnet", "pnn", "rcl", "seu", "seu_adapt")
+FROZEN = (
+    "ease",
+    "independent",
+    "linear",
+    "ltg",
+    "mntdp",
+    "packnet",
+    "pathnet",
+    "pnn",
+    "rcl",
+    "seu",
+    "seu_adapt",
+    "supsup",
+    "wsn",
+)
 
 
 class TestEvery(StrategyContract):

@@ -86,7 +86,19 @@ def test_the_strategies_of_each_scenario_are_those_that_users_expect() -> None:
     """None is left out by an oversight."""
     rehearsing = {"agem", "cwr", "er_ace", "ewc", "gdumb", "gem", "joint", "lwf", "mas", "mir", "naive", "replay", "si"}
     assert rehearsing <= set(declaring("class")) & set(declaring("domain")) & set(declaring("task"))
-    assert {"seu", "pnn", "ltg", "hat", "mntdp", "packnet", "pathnet", "den", "rcl", "independent", "linear"} == set(
-        INFERRING
-    )
+    assert {
+        "seu",
+        "pnn",
+        "ltg",
+        "hat",
+        "mntdp",
+        "packnet",
+        "pathnet",
+        "den",
+        "rcl",
+        "independent",
+        "linear",
+        "wsn",
+        "supsup",
+    } == set(INFERRING)
     assert set(INFERRING) & set(declaring("class")) == {"linear"}
