@@ -235,9 +235,8 @@ def choose_strategy(
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
-    usual: dict[str, Any] = {"memory": protocol.memory} if protocol.memory else {}
-    usual |= {"backbone": backbone} if backbone else {}
-    usual = {key: value for key, value in usual.items() if key in factory.options.model_fields}
+    usual: dict[str, Any] = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    usual |= {"memory": protocol.memory} if protocol.memory and "memory" in factory.options.model_fields else {}
     layers = usual, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
