@@ -31,6 +31,7 @@ OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
+    "cpg": ("-o", "width=0.03"),
     "wsn": ("-o", "width=0.03"),
     "supsup": ("-o", "width=0.03"),
     "pathnet": ("-o", "width=0.1"),
