@@ -44,17 +44,8 @@ _LONG: Final = 3600.0
 _MOST_TASKS: Final = 20
 #: Metrics of a summary.
 _SUMMARY: Final = (
-    *(
-        "acc",
-        "learning_acc",
-        "image_acc",
-        "balanced_acc",
-        "avg_incremental_acc",
-        "avg_incremental_image_acc",
-        "task_accuracy",
-        "forgetting",
-    ),
-    *("params_total", "memory_bytes", "train_seconds", "image_passes"),
+    *("acc", "learning_acc", "image_acc", "balanced_acc", "avg_incremental_acc", "avg_incremental_image_acc"),
+    *("task_accuracy", "forgetting", "params_total", "memory_bytes", "train_seconds", "image_passes"),
 )
 
 
