@@ -229,14 +229,15 @@ def choose_strategy(
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults``, the protocol's, and a network that takes the ``samples``;
+    Below those are the preset's, the ``defaults``, the protocol's, its memory, a network that takes the ``samples``;
     ``on_encoder`` it is a linear head, whatever the protocol's. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
-    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
+    usual: dict[str, Any] = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    usual |= {"memory": protocol.memory} if protocol.memory and "memory" in factory.options.model_fields else {}
+    layers = usual, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
     values_of_preset = factory.presets.get(str(chosen), {})
