@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_sou
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.pack_records import pack_records
 from scripts.perf import page as perf
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
@@ -277,6 +279,36 @@ def test_published_numbers_without_records(tmp_path: Path) -> None:
     assert text.count("| not run |") == len(lines) > 60 and "0 have runs of ours" in text
     for line in lines:
         assert f"seu-bench {line.setting['command'].format(line.strategy)}`" in text
+
+
+def _command_request(command: str) -> Request:
+    words = shlex.split(command)
+    given = dict(zip(words[1::2], words[2::2], strict=True))
+    options = dict([given["-o"].split("=")]) if "-o" in given else {}
+    return Request(
+        strategy=given["--strategy"], benchmark=given["--benchmark"], protocol=given["--protocol"], options=options
+    )
+
+
+def test_commands_of_published_numbers() -> None:
+    """Each can be run: benchmark, protocol and options fit the strategy."""
+    registry = Registry()
+    commands = {it.setting["command"].format(it.strategy) for it in published.read_lines(EVIDENCE) if not it.runs}
+    requests = [_command_request(command) for command in sorted(commands)]
+    assert len(requests) > 10
+    for request in requests:
+        if request.strategy in registry.strategies:
+            resolve(registry, request)
+
+
+@pytest.mark.long
+def test_costs_beside_published_numbers() -> None:
+    """Of the cheapest run, as the file has it."""
+    line = next(it for it in published.read_lines(EVIDENCE) if "supsup" in it.setting.get("cost", {}))
+    run = resolve(Registry(), _command_request(line.setting["command"].format("supsup")))
+    cost = run.cost(run.context(run.plan()))
+    assert cost.train_flops is not None
+    assert [cost.image_passes, round(cost.train_flops / 1e15, 2)] == line.setting["cost"]["supsup"]
 
 
 def test_records_beside_a_published_number(tmp_path: Path) -> None:
