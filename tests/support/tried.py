@@ -27,6 +27,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "gem": {"patterns_per_experience": 10},
     "icarl": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
+    "memo": {"memory": 18},
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "ranpac": {"projection": 100},
     "rcl": {"trials": 2},
