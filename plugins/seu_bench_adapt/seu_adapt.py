@@ -56,9 +56,7 @@ class SeuAdapt(Method):
         """Options of the search on a pretrained network."""
 
         adapted: PositiveInt = Field(3, description="last layers of the encoder that a unit may follow")
-        unit: Literal["none", "linear4", "linear16", "linear64", "depthwise16", "scale_shift"] = Field(
-            "none", description="kind of new units"
-        )
+        unit: Literal["none", "linear4", "linear16", "linear64"] = Field("none", description="kind of new units")
         margin: NonNegativeFloat = Field(0.1, description="accuracy by which anything new must be better to be taken")
         width: PositiveInt = Field(1024, description="numbers that are read at most: the last layers that fit in")
 
@@ -230,8 +228,9 @@ class SeuAdapt(Method):
                 found.append((count_parameters(model), macs, state_bytes(model)))
             sizes.append([*zip(*found, strict=True)])
         (params, macs, memory), (params_min, macs_min, memory_min) = sizes
-        epochs, stages = options.applied_to(context.protocol.training).epochs, list[StageCost]()
+        schedule, stages = options.applied_to(context.protocol.training), list[StageCost]()
         for index, it in enumerate(plan.tasks):
+            epochs = schedule.of_task(index).epochs
             scored, places = min(SCORED, it.num_train), options.adapted
             heads = 2 if index and plan.scenario == "class" else 1
             trials = 0 if options.unit == "none" else 2 + places * (1 + index)

@@ -21,7 +21,7 @@ from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.encoder import Encoder
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench.training import Phase, StrategyContext, TaskData
-from seu_bench.training.loops import cosine_rate, make_sgd, set_rate
+from seu_bench.training.loops import epoch_rate, make_optimizer, set_rate
 from seu_bench.utils.rehearsing import abridge
 from seu_bench_adapt.units import AdaptedEncoder, spread
 
@@ -194,11 +194,11 @@ class Slca(Method):
         model, drawn = self.model, self.options.drawn
         schedule = self.schedule.model_copy(update={"epochs": EPOCHS})
         weight = nn.Parameter(torch.cat([*model.heads]))
-        optimizer = make_sgd([weight], schedule)
+        optimizer = make_optimizer([weight], schedule)
         known = [label for label, (at, row) in enumerate(places) if model.factors[at][row, 0] > 0]
         labels = torch.tensor(known, device=self.device).repeat_interleave(drawn)
         for epoch in abridge([1] * EPOCHS):
-            set_rate(optimizer, cosine_rate(schedule, epoch))
+            set_rate(optimizer, epoch_rate(schedule, epoch))
             rows = []
             for at, row in (places[label] for label in known):
                 factor = weight.new_zeros(model.width, model.width)

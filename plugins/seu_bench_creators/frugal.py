@@ -8,7 +8,7 @@ import random
 from torch import Tensor
 
 from seu_bench.metrics import mixed_score
-from seu_bench.training import EpochReport, cosine_rate, set_rate
+from seu_bench.training import EpochReport, epoch_rate, set_rate
 from seu_bench_creators import FrugalOptions
 from seu_bench_creators.paths import Path, PrefixCreation, newest_path, prefixes
 from seu_bench_kit import CreationTask, ridge_accuracy, train_epoch
@@ -50,7 +50,7 @@ class FrugalCreation(PrefixCreation):
             self.contenders = prefixes(self.best_earlier(self.options.probe_images), newest_path(self.model))
             if len(self.contenders) + 1 > self.half:  # too few images to compare them on
                 del self.contenders[1:]
-        set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(self.optimizer, epoch_rate(self.schedule, self.epoch))
         self.model.train()
         turns = itertools.count(self.epoch)  # which continue where an epoch has a single batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from seu_bench.training import BestWeights, EpochReport, cosine_rate, make_sgd, set_rate
+from seu_bench.training import BestWeights, EpochReport, epoch_rate, make_optimizer, set_rate
 from seu_bench_creators import KnnPrefixOptions
 from seu_bench_creators.paths import Path, PrefixCreation, earlier_paths, newest_path, prefixes
 from seu_bench_kit import CreationTask, knn_accuracy, train_epoch
@@ -52,9 +52,9 @@ class KnnPrefixCreation(PrefixCreation):
         which, done = divmod(self.epoch, self.share)
         if done == 0:
             self.initial.restore()
-            self.optimizer = make_sgd(self.parameters, self.schedule)
+            self.optimizer = make_optimizer(self.parameters, self.schedule)
         self.model.set_path(self.task, self.candidates[which])
-        set_rate(self.optimizer, cosine_rate(self.schedule, done))
+        set_rate(self.optimizer, epoch_rate(self.schedule, done))
         self.model.train()
         parts = self.forward, self.parameters, self.optimizer, self.train_images, self.schedule
         loss = train_epoch(*parts, self.count_images)

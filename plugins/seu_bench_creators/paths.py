@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seu_bench.config import CreationSchedule, ScoringOptions
 from seu_bench.models import counted_as
-from seu_bench.training import EpochlessStage, Stage, evaluate, make_sgd
+from seu_bench.training import EpochlessStage, Stage, evaluate, make_optimizer
 from seu_bench_creators import AllNewOptions
 from seu_bench_kit import CreationTask, GrowingModel, extract_features, recalibrate, recalibration_passes
 
@@ -71,7 +71,7 @@ class PrefixCreation(Stage[Path]):
         self.half = budget * len(self.score_images) // 2
         self.trained = self.model.new_units(task.task)
         self.parameters = list(self.trained.parameters())
-        self.optimizer = make_sgd(self.parameters, schedule)
+        self.optimizer = make_optimizer(self.parameters, schedule)
         self.earlier = earlier_paths(self.model, task.task)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seu_bench.data import batch_bounds
 from seu_bench.models import RepeatedBatches
-from seu_bench.training import EpochReport, Stage, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
+from seu_bench.training import EpochReport, Stage, clip_gradients, epoch_rate, evaluate, make_optimizer, set_rate
 from seu_bench_darts import DartsOptions
 from seu_bench_kit import SearchTask, proxy_network, recalibrate
 
@@ -44,7 +44,7 @@ class DartsSearch(Stage[Any]):
             tables = [(NOISE * torch.randn(shape)).to(task.device) for shape in shapes]
         self.architecture = nn.ParameterList(tables)
         self.weights = list(self.network.parameters())
-        self.optimizer = make_sgd(self.weights, self.schedule)
+        self.optimizer = make_optimizer(self.weights, self.schedule)
         self.arch_optimizer = torch.optim.Adam(
             self.architecture.parameters(),
             lr=options.arch_learning_rate,
@@ -56,7 +56,7 @@ class DartsSearch(Stage[Any]):
 
     def run_epoch(self) -> EpochReport:
         """Both steps for every batch of the first half, then statistics anew and the loss on the second."""
-        set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(self.optimizer, epoch_rate(self.schedule, self.epoch))
         self.network.train()
         total = torch.zeros((), device=self.device)
         count = len(self.train_images)
@@ -106,8 +106,7 @@ class DartsSearch(Stage[Any]):
         loss = nn.functional.cross_entropy(self._forward(images), labels)
         # The architecture takes no part in the weights' step.
         loss.backward(inputs=self.weights)
-        if self.schedule.clip_norm is not None:
-            clip_gradients(self.weights, self.schedule.clip_norm)
+        clip_gradients(self.weights, self.schedule.clip_norm)
         self.optimizer.step()
         self.count_images(len(labels))
         return loss.detach()

@@ -4,7 +4,7 @@ arXiv:1708.01547)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -54,13 +54,13 @@ class Den(GrowingMethod):
         """Options of dynamically expandable networks; a schedule is that of each of a task's stages."""
 
         removed: ClassVar[Mapping[str, Any]] = {
-            "optimizer": "adam",
             "selection_epochs": None,
             "split": "most_drifted",
         }
         tuning_grid: ClassVar[TuningGrid] = {"drift": (0.1, 0.5, 2.5), "learning_rate": (0.0003, 0.001, 0.003)}
 
         backbone: str = Field("mlp", description="network of linear layers to grow from: mlp, or den_mlp of the paper")
+        optimizer: Literal["adam"] = Field("adam", description="of all stages, with its own momenta")
         learning_rate: PositiveFloat | None = Field(0.001, description="learning rate of a stage's first epoch")
         weight_decay: NonNegativeFloat | None = Field(0.0001, description="strength of the l2 penalty on what trains")
         l1: NonNegativeFloat = Field(
@@ -202,8 +202,9 @@ class Den(GrowingMethod):
     def forecast(cls, context: StrategyContext) -> Cost:
         """At most every task adds all units that it may, and splits all that it may."""
         options, stages = context.options, list[StageCost]()
-        epochs = options.applied_to(context.protocol.training).epochs
+        schedule = options.applied_to(context.protocol.training)
         for index, task in enumerate(context.plan.tasks):
+            epochs = schedule.of_task(index).epochs
             valid = epochs * task.num_valid if options.restore == "best_valid" else 0
             names = ("selection", "training", "expansion", "drift", "splitting") if index else ("training",)
             stages += [StageCost(it, index, epochs * task.num_train, 0 if it == "selection" else valid) for it in names]

@@ -58,9 +58,9 @@ def price_stages(stages: Sequence[StageCost], costs: Sequence[PassFlops]) -> lis
 
 def training_passes(plan: StreamPlan, schedule: Schedule, *, validate: bool = True) -> list[StageCost]:
     """Image passes of each task's training stage, with validation after each epoch if ``validate``."""
-    epochs = schedule.epochs
+    epochs = [schedule.of_task(index).epochs for index in range(len(plan.tasks))]
     return [
-        StageCost("training", index, epochs * task.num_train, epochs * task.num_valid if validate else 0)
+        StageCost("training", index, epochs[index] * task.num_train, epochs[index] * task.num_valid if validate else 0)
         for index, task in enumerate(plan.tasks)
     ]
 

@@ -17,7 +17,7 @@ from torch import nn
 from seu_bench.config.protocol import Schedule, SearchSchedule
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
-from seu_bench.training.loops import Forward, clip_gradients, cosine_rate, evaluate, make_sgd, set_rate
+from seu_bench.training.loops import Forward, clip_gradients, epoch_rate, evaluate, make_optimizer, set_rate
 from seu_bench.training.stage import EpochReport, Result, Stage
 from seu_bench_kit.components import SearchTask, recalibration_passes
 from seu_bench_kit.networks import GenotypeNetwork, ProxyNetwork
@@ -62,8 +62,7 @@ def train_epoch(
             optimizer.zero_grad(set_to_none=unsampled == "still")
             loss = nn.functional.cross_entropy(forward(x), y)
             loss.backward()
-            if schedule.clip_norm is not None:
-                clip_gradients(parameters, schedule.clip_norm)
+            clip_gradients(parameters, schedule.clip_norm)
             optimizer.step()
             total += loss.detach() * len(y)
             repeated.end(len(y))
@@ -163,7 +162,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         """Make the optimiser of ``trained``, which each epoch switches to training and to evaluation mode."""
         self.trained = trained
         self.parameters = list(trained.parameters())
-        self.optimizer = make_sgd(self.parameters, self.schedule)
+        self.optimizer = make_optimizer(self.parameters, self.schedule)
 
     @abstractmethod
     def sample(self) -> Sampled:
@@ -181,7 +180,7 @@ class SampledStage(Stage[Result], Generic[Sampled, Result]):
         """Sample, train one epoch, recalibrate, measure, learn."""
         sampled = self.sample()
         forward = self.forward_of(sampled)
-        set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(self.optimizer, epoch_rate(self.schedule, self.epoch))
         self.trained.train()
         loss = train_epoch(
             forward,

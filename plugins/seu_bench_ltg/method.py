@@ -33,11 +33,11 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     clip_gradients,
-    cosine_rate,
     dropout_factor,
+    epoch_rate,
     evaluate,
     evaluation_passes,
-    make_sgd,
+    make_optimizer,
     on_meta,
     set_rate,
     width_factor,
@@ -188,7 +188,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         self.valid_images = data.valid
         self.weights = mixture.weights()
         self.architecture = mixture.architecture()
-        self.optimizer = make_sgd(self.weights, self.schedule)
+        self.optimizer = make_optimizer(self.weights, self.schedule)
         # The momenta are those of the paper, and of DARTS.
         self.arch_optimizer = torch.optim.Adam(
             self.architecture,
@@ -200,8 +200,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
 
     def run_epoch(self) -> EpochReport:
         """One pass over the first half, and one over the validation images."""
-        if self.method.lr_schedule == "cosine":
-            set_rate(self.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(self.optimizer, epoch_rate(self.schedule, self.epoch, self.method.lr_schedule))
         self.model.train()
         meter = EpochMeter(self.device)
         # A single training image leaves the first half empty.
@@ -232,8 +231,7 @@ class StructureSearch(Stage[tuple[Decision, ...]]):
         loss, logits = self.loss(x, y)
         self.optimizer.zero_grad()
         loss.backward(inputs=self.weights)
-        if self.schedule.clip_norm is not None:
-            clip_gradients(self.weights, self.schedule.clip_norm)
+        clip_gradients(self.weights, self.schedule.clip_norm)
         self.optimizer.step()
         self.count_images(len(y))
         return loss, logits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, StrictBool
@@ -11,12 +11,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize, one_hot
 
 from seu_bench.config import TuningGrid
-from seu_bench.training import Phase, TaskData, set_rate
+from seu_bench.training import Phase, TaskData
 from seu_bench_methods.exemplars import ExemplarOptions, Exemplars
-
-#: Shares of a task's epochs after which the learning rate is divided (49 and 63 of 70), and by what.
-MILESTONES: Final = (0.7, 0.9)
-DIVISOR: Final = 5
 
 
 class Icarl(Exemplars):
@@ -35,14 +31,10 @@ class Icarl(Exemplars):
 
         #: Higher than those of others: a loss that is a mean over classes has gradients as many times smaller.
         tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.08, 0.25, 0.8, 2.0)}
+        removed: ClassVar[Mapping[str, Any]] = {"rate_steps": False}
 
         mirror: StrictBool = Field(
             True, description="means of exemplars are those of their features and of their mirror images' features"
-        )
-        rate_steps: StrictBool = Field(
-            False,
-            description="divide the learning rate by 5 after 70 and after 90 % of a task's epochs (published), "
-            "whatever lr_schedule says",
         )
 
         def identity(self) -> dict[str, Any]:
@@ -75,14 +67,6 @@ class Icarl(Exemplars):
         again = labels[labels < earlier]
         targets[:, again] = one_hot(y, logits.shape[1])[:, again].to(targets)
         self.targets = targets
-
-    def training_mode(self) -> None:
-        """Set the learning rate of the epoch that begins, where it has steps."""
-        super().training_mode()
-        if self.options.rate_steps:
-            epoch, epochs = self.clock.train_exp_epochs, self.schedule.epochs
-            steps = sum(epoch >= share * epochs - 1e-6 for share in MILESTONES)  # room for the rounding of products
-            set_rate(self.optimizer, self.schedule.learning_rate / DIVISOR**steps)
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """Return the distillation loss of the batch, with the targets of its images."""

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from seu_bench.config import Schedule, SelectingOptions
 from seu_bench.errors import RequestError
-from seu_bench.training import Cost, EpochReport, TaskData, TrainingStage, set_rate
+from seu_bench.training import Cost, EpochReport, StageCost, TaskData, TrainingStage, set_rate
 
 #: Epochs in a row without a new lowest validation loss, after which the rate is divided, and what it is divided by.
 PATIENCE: Final = 5
@@ -27,8 +27,8 @@ class PlateauOptions(SelectingOptions):
 
     @model_validator(mode="after")
     def _plateau_selects(self) -> Self:
-        if self.lr_schedule == "plateau" and self.restore == "last":
-            raise ValueError("lr_schedule=plateau follows the validation loss, and needs restore=best_valid")
+        if self.lr_schedule == "plateau" and (self.restore == "last" or self.milestones or self.warmup_epochs):
+            raise ValueError("lr_schedule=plateau needs restore=best_valid, and has no milestones or warm-up")
         return self
 
 
@@ -47,12 +47,14 @@ def fewest_epochs(schedule: Schedule) -> int:
 
 def at_least(cost: Cost, schedule: Schedule) -> Cost:
     """Return a cost whose trainings may end as early as they can."""
-    few = fewest_epochs(schedule)
-    stages = [
-        replace(it, flops_min=it.flops // schedule.epochs * few) if it.name == "training" and it.flops else it
-        for it in cost.stages
-    ]
-    return replace(cost, stages=tuple(stages))
+
+    def shortened(it: StageCost) -> StageCost:
+        if it.name != "training" or not it.flops:
+            return it
+        own = schedule.of_task(it.task)
+        return replace(it, flops_min=it.flops // own.epochs * fewest_epochs(own))
+
+    return replace(cost, stages=tuple(map(shortened, cost.stages)))
 
 
 class PlateauStage(TrainingStage):

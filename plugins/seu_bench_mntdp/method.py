@@ -14,7 +14,8 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from seu_bench import Method
-from seu_bench.config import Schedule, SelectingOptions, TaskInferenceOptions
+from seu_bench.config import SelectingOptions, TaskInferenceOptions
+from seu_bench.config.protocol import OptimizerName
 from seu_bench.data import TaskPlan
 from seu_bench.data.avalanche import BatchLoader
 from seu_bench.models import count_parameters, counted_as, state_bytes
@@ -28,7 +29,7 @@ from seu_bench.training import (
     StrategyContext,
     TaskData,
     TrainingStage,
-    cosine_rate,
+    epoch_rate,
     evaluate,
     evaluation_passes,
     on_meta,
@@ -68,7 +69,7 @@ class Mntdp(Method):
         split_last: bool = Field(
             False, description="whether the last group is two modules (published on S_in and S_long)"
         )
-        optimizer: Literal["sgd", "adam"] = Field("sgd", description="of the modules; adam is published")
+        optimizer: OptimizerName = Field("sgd", description="of the modules; adam is published")
         patience: PositiveInt | None = Field(
             None,
             description="steps without a lower validation loss after which a candidate's training ends, with its epoch "
@@ -112,14 +113,6 @@ class Mntdp(Method):
                 for reused in range(last + 1)
             ),
         ]
-
-    def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
-        """A fresh optimiser, of the kind that was asked for."""
-        super().begin_training(module, schedule)
-        if self.options.optimizer == "adam":
-            self.optimizer = torch.optim.Adam(
-                self._clipped, lr=schedule.learning_rate, weight_decay=schedule.weight_decay
-            )
 
     def describe(self) -> dict[str, Any]:
         """The module of each place that each task uses, and the task that each module was made for."""
@@ -182,8 +175,9 @@ class Mntdp(Method):
             for count in (count_parameters, state_bytes)
             for modules in (most, least)
         ]
-        epochs, stages = options.applied_to(context.protocol.training).epochs, list[StageCost]()
+        schedule, stages = options.applied_to(context.protocol.training), list[StageCost]()
         for index, task in enumerate(plan.tasks):
+            epochs = schedule.of_task(index).epochs
             train, valid = compared_images(task) if index else (task.num_train, task.num_valid)
             passes = epochs * train, valid * (epochs if options.restore == "best_valid" else 1)
             if index == 0:
@@ -292,8 +286,7 @@ class CandidateStage(TrainingStage):
 
     def run_epoch(self) -> EpochReport:
         """One epoch of training and one pass over the validation images, after which no patience may be left."""
-        if self.method.lr_schedule == "cosine":
-            set_rate(self.method.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(self.method.optimizer, epoch_rate(self.schedule, self.epoch, self.method.lr_schedule))
         self.method.training_mode()
         report = self.train_epoch()
         selects, is_last = self.restores == "best_valid", self.epoch == self.epochs - 1

@@ -23,7 +23,7 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     build_backbone,
-    cosine_rate,
+    epoch_rate,
     evaluate,
     evaluation_passes,
     on_meta,
@@ -153,8 +153,7 @@ class PathSearch(TrainingStage):
         turn = self.turns[self.epoch]
         if turn.begins:
             self._begin(turn)
-        if self.strategy.lr_schedule == "cosine":
-            set_rate(self.strategy.optimizer, cosine_rate(self.schedule, turn.epoch))
+        set_rate(self.strategy.optimizer, epoch_rate(self.schedule, turn.epoch, self.strategy.lr_schedule))
         self.strategy.training_mode()
         report = self.train_epoch()
         self.judge(turn, report)

@@ -30,9 +30,9 @@ from seu_bench.training import (
     TaskData,
     TrainingStage,
     build_backbone,
-    cosine_rate,
+    epoch_rate,
     evaluate,
-    make_sgd,
+    make_optimizer,
     set_rate,
 )
 from seu_bench.utils import RandomState
@@ -166,7 +166,7 @@ class Trial:
         self.network.grow(self.units, method.device)
         self.trained: nn.Module = self.network.trainable_module(self.task)
         self.parameters = list(self.trained.parameters())
-        self.optimizer = make_sgd(self.parameters, method.options.trial_schedule(method.schedule))
+        self.optimizer = make_optimizer(self.parameters, method.options.trial_schedule(method.schedule))
         self.best = BestWeights(self.trained)
         #: Of the weights that it would end with now.
         self.accuracy: float | None = None
@@ -226,8 +226,7 @@ class GrowthSearch(Stage[Growth]):
         if self.trial is None:
             self.trial = Trial(self.method, self.controller.draw())
         trial = self.trial
-        if self.method.lr_schedule == "cosine":
-            set_rate(trial.optimizer, cosine_rate(self.schedule, at))
+        set_rate(trial.optimizer, epoch_rate(self.schedule, at, self.method.lr_schedule))
         trial.network.train()
         loss = None
         # A single training image leaves the first half empty.

@@ -5,6 +5,7 @@ docs/reference/benchmarks.md describes every key.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias
 
 from pydantic import Field, PositiveInt, model_validator
 
-from seu_bench.config.options import Frozen, did_you_mean
+from seu_bench.config.options import Frozen, did_you_mean, flatten_options
 from seu_bench.config.protocol import ProtocolSpec
 from seu_bench.config.streams import Fraction, Stream, StreamSpec, stream_identity, title_of
 from seu_bench.config.toml_file import OwnPath, read_toml, validate_document
@@ -161,15 +162,15 @@ class BenchmarkSpec(Frozen):
         document |= {"default_protocol": default_protocol} if default_protocol else {}
         return _complete(_with_own_defaults(document), {}, f"the benchmark {name!r}")
 
-    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+    def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
         """Itself, with keys such as ``stream.validation`` replaced, as :meth:`BenchmarkFile.load` does.
 
         Raises:
             SpecError: a value does not fit; all faults are listed.
         """
-        if not overrides:
+        if not overrides and protocol is None:
             return self
-        return _complete(self.model_dump(), overrides, f"the benchmark {self.name!r}")
+        return _complete(self.model_dump(), overrides or {}, f"the benchmark {self.name!r}", protocol=protocol)
 
     @property
     def title(self) -> str:
@@ -191,8 +192,8 @@ class BenchmarkSource(Protocol):
     def summary(self) -> str:
         """One line that says what it is."""
 
-    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
-        """The benchmark, with keys such as ``stream.validation`` replaced.
+    def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
+        """The benchmark, with keys such as ``stream.validation`` replaced, over those that a protocol has of its own.
 
         Raises:
             SpecError: the file is missing or has faults.
@@ -247,16 +248,18 @@ class BenchmarkFile:
         """The file's own one line."""
         return str(self._document().get("summary", ""))
 
-    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+    def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
         """Read, complete and validate the file; paths in it start from its folder.
 
         Args:
             overrides: dotted keys and their values, e.g. ``{"stream.validation": 0.15}``.
+            protocol: whose keys of the stream are laid below these; ``None``: those of no protocol are.
 
         Raises:
             SpecError: the file is missing, is not TOML, or has faults; all faults are listed.
         """
-        return _complete(_with_own_defaults(self._document()), overrides or {}, "the benchmark file", self.path)
+        document = _with_own_defaults(self._document())
+        return _complete(document, overrides or {}, "the benchmark file", self.path, protocol)
 
     def _document(self) -> dict[str, Any]:
         remedy = "check the path; benchmarks known by name: seu-bench list benchmarks"
@@ -276,22 +279,40 @@ def _with_own_defaults(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _complete(
-    document: dict[str, Any], overrides: Mapping[str, Any], what: str, file: Path | None = None
+    document: dict[str, Any],
+    overrides: Mapping[str, Any],
+    what: str,
+    file: Path | None = None,
+    protocol: str | None = None,
 ) -> BenchmarkSpec:
-    """Validate ``document`` with ``overrides`` by dotted key in it, and the standard protocols below its own."""
+    """Validate ``document`` with ``overrides`` by dotted key in it, below them the stream's keys of a ``protocol``, and
+    the standard protocols below its own; without overrides and protocol with those of each protocol, too."""
     faults: list[str] = []
+    options = {key: f"option benchmark.{key}" for key in overrides}
+    if protocol is not None:
+        for key, value in overrides.items():  # which may be of the protocol
+            _replace(document, key, value, [])
+        stream = document["protocols"][protocol]["stream"]
+        own = {f"stream.{key}": value for key, value in flatten_options(stream)}
+        options = {key: f"protocols.{protocol}.{key}" for key in own} | options
+        overrides = own | dict(overrides)
+    whole = copy.deepcopy(document) if protocol is None and not overrides else {}
     # What is asked for takes the place of what is there.
     asked, sizes = {key.removeprefix("stream.") for key in overrides}, {"classes_per_task", "then", "groups"}
-    if asked & sizes and isinstance(stream := document.get("stream"), dict):
-        for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
+    firsts = {"first", "first_task"}
+    others = (sizes if asked & sizes else set()) | (firsts if asked & {*firsts, "groups"} else set())
+    if isinstance(stream := document.get("stream"), dict):
+        for other in others - asked:
             stream.pop(other, None)
     for key, value in overrides.items():
         _replace(document, key, value, faults)
     own = document.get("protocols", {})
     if isinstance(own, Mapping):
         document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
-    options = {key: f"option benchmark.{key}" for key in overrides}
-    return validate_document(BenchmarkSpec, document, what, _GUIDE, file, faults, options)
+    spec = validate_document(BenchmarkSpec, document, what, _GUIDE, file, faults, options)
+    for name in [name for name, it in spec.protocols.items() if it.stream and whole]:
+        _complete(copy.deepcopy(whole), {}, what, file, name)
+    return spec
 
 
 def merge_tables(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

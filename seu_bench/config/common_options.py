@@ -10,10 +10,18 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PlainSerializer, PlainValidator, PositiveFloat, PositiveInt
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PlainSerializer,
+    PlainValidator,
+    PositiveFloat,
+    PositiveInt,
+)
 
 from seu_bench.config.options import Options, TuningGrid
-from seu_bench.config.protocol import DropoutFactor, ScheduleOptions
+from seu_bench.config.protocol import FIRST, DropoutFactor, Milestones, OptimizerName, ScheduleOptions, ScheduleT
 from seu_bench.errors import OptionError
 from seu_bench.utils.reading import open_file
 
@@ -28,11 +36,39 @@ class UntrainedOptions(Options):
 
 
 class TrainingOptions(ScheduleOptions):
-    """Options of the training stage of :class:`~seu_bench.training.strategy.StagedStrategy`."""
+    """Options of the training stage of :class:`~seu_bench.training.strategy.StagedStrategy`.
+
+    One that is given holds for all tasks, unless the same layer gives that of the first.
+    """
 
     tuning_grid: ClassVar[TuningGrid] = {"learning_rate": LEARNING_RATES}
 
-    lr_schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate over the epochs of a task")
+    lr_schedule: Literal["cosine", "constant"] = Field(
+        "cosine", description="learning rate over the epochs of a task, where it has no milestones"
+    )
+    optimizer: OptimizerName | None = Field(
+        None, description="with Adam momentum is its first beta, and learning_rate is better a tenth of SGD's or less"
+    )
+    milestones: Milestones | None = Field(
+        None, description="epochs, or shares of them below 1, after which the rate is multiplied by gamma; []: none"
+    )
+    gamma: PositiveFloat | None = Field(None, description="factor of the learning rate at milestones")
+    warmup_epochs: NonNegativeInt | None = Field(None, description="epochs at first over which the rate rises linearly")
+    first_epochs: PositiveInt | None = Field(None, description="epochs of the first task")
+    first_milestones: Milestones | None = Field(None, description="milestones of the first task")
+    first_weight_decay: NonNegativeFloat | None = Field(None, description="weight decay of the first task")
+
+    @classmethod
+    def prepare(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Let what is given for all tasks replace what an earlier layer has for the first."""
+        replaced = {f"first_{key}": None for key in FIRST if values.get(key) is not None}
+        return replaced | super().prepare(values)
+
+    def applied_to(self, schedule: ScheduleT) -> ScheduleT:
+        """A copy of ``schedule`` with every value that is set here in place of its own, in the first task too."""
+        own = {name: getattr(self, name) for name in type(schedule).model_fields if hasattr(self, name)}
+        replaced = {f"first_{key}": None for key in FIRST if own.get(key) is not None}
+        return schedule.model_copy(update=replaced | {name: it for name, it in own.items() if it is not None})
 
 
 class SelectingOptions(TrainingOptions):

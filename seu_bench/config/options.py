@@ -8,7 +8,15 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 from pydantic_core import ErrorDetails
 
 from seu_bench.errors import OptionError
@@ -24,6 +32,18 @@ class Frozen(BaseModel):
     """A validated value object: unknown keys and infinite numbers are faults, nothing can be changed afterwards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class Identified(Frozen):
+    """Values that are part of run ids: keys in ``later`` are dumped only where they are not at their defaults."""
+
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unchanged = {key for key in self.later if getattr(self, key) == fields[key].default}
+        return {key: value for key, value in dump(self).items() if key not in unchanged}
 
 
 class Options(Frozen):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from seu_bench.config.options import Frozen, Options
+from seu_bench.config.options import Frozen, Identified, Options
 from seu_bench.config.toml_file import OwnPath
 
 #: The rates of the AlexNet variant reach .5, which no factor may bring to 1.
 DropoutFactor: TypeAlias = Annotated[float, Field(ge=0, lt=2)]
 
 
-class Schedule(Frozen):
-    """Optimisation of one stage: SGD, its learning rate annealed by a cosine over the epochs (paper, section III)."""
+#: An epoch by its number, or by its share of all.
+Milestones: TypeAlias = tuple[PositiveInt | Annotated[float, Field(gt=0, lt=1)], ...]
+OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw"]
+#: Keys of a schedule that can be others in the first task of a stream.
+FIRST: Final = ("epochs", "milestones", "weight_decay")
+
+
+class Schedule(Identified):
+    """Optimisation of one stage: SGD, its learning rate annealed by a cosine over the epochs (paper, section III).
+
+    Where there are ``milestones``, the rate is multiplied by ``gamma`` after so many epochs, or after such shares of
+    them, and else constant. It rises linearly over ``warmup_epochs`` before. ``momentum`` is the first of Adam's betas.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"optimizer", "milestones", "gamma", "warmup_epochs"})
 
     epochs: PositiveInt = 50
     batch_size: PositiveInt = 128
@@ -22,7 +35,32 @@ class Schedule(Frozen):
     min_learning_rate: NonNegativeFloat = 0.0
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: NonNegativeFloat = 3e-4
-    clip_norm: PositiveFloat | None = 5.0
+    clip_norm: NonNegativeFloat | None = 5.0  # 0: gradients are not clipped
+    optimizer: OptimizerName = "sgd"
+    milestones: Milestones = ()
+    gamma: PositiveFloat = 0.1
+    warmup_epochs: NonNegativeInt = 0
+
+    def of_task(self, task: int) -> Schedule:
+        """The schedule of a task by its 0-based index."""
+        return self
+
+
+class TrainingSchedule(Schedule):
+    """Schedule of the training of tasks; keys ``first_...`` replace others in the first task."""
+
+    later: ClassVar[frozenset[str]] = Schedule.later | {f"first_{key}" for key in FIRST}
+
+    first_epochs: PositiveInt | None = None
+    first_milestones: Milestones | None = None
+    first_weight_decay: NonNegativeFloat | None = None
+
+    def of_task(self, task: int) -> Schedule:
+        """The schedule of a task by its 0-based index, without keys ``first_...``."""
+        own = {key: value for key in FIRST if (value := getattr(self, f"first_{key}")) is not None}
+        if task or not own:
+            return self
+        return self.model_copy(update={**own, **{f"first_{key}": None for key in FIRST}})
 
 
 class SearchSchedule(Schedule):
@@ -59,7 +97,7 @@ class ScheduleOptions(Options):
     min_learning_rate: NonNegativeFloat | None = Field(None, description="where the cosine schedule ends")
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = Field(None, description="momentum of SGD")
     weight_decay: NonNegativeFloat | None = Field(None, description="weight decay of SGD")
-    clip_norm: PositiveFloat | None = Field(None, description="largest norm of the gradient")
+    clip_norm: NonNegativeFloat | None = Field(None, description="largest norm of the gradient; 0: it is not clipped")
 
     def applied_to(self, schedule: ScheduleT) -> ScheduleT:
         """A copy of ``schedule`` with every value that is set here in place of its own."""
@@ -112,6 +150,8 @@ class ProtocolSpec(Frozen):
 
     Attributes:
         ranked: whether its records enter leaderboards.
+        memory: images that a strategy with an option of this name keeps; ``None``: as many as by its default.
+        stream: keys of the benchmark's ``[stream]`` that are others by this protocol.
         strategies, searchers, creators: values of their options, by name.
         tuned: files of ``seu-bench tune`` laid over these, by strategy, or by strategy, searcher and creator joined
             by ``-`` where they are not its own; relative paths start from the benchmark file.
@@ -119,9 +159,11 @@ class ProtocolSpec(Frozen):
 
     summary: str = ""
     ranked: bool = True
+    memory: PositiveInt | None = None
     images: ImageLimits = ImageLimits()
     eval_batch_size: PositiveInt = 512
-    training: Schedule = Schedule()
+    stream: dict[str, Any] = Field(default_factory=dict)
+    training: TrainingSchedule = TrainingSchedule()
     search: SearchSchedule = SearchSchedule()
     creation: CreationSchedule = CreationSchedule()
     model: ModelSize = ModelSize()

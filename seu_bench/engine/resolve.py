@@ -82,7 +82,8 @@ class ResolvedRun:
     @property
     def shorter(self) -> str | None:
         """Name of a shorter protocol than the run's."""
-        name = {"paper": "quick", "half_day": "quick", "quick": "smoke"}.get(self.spec.protocol_name)
+        shorter = {**dict.fromkeys(("paper", "published", "half_day"), "quick"), "quick": "smoke"}
+        name = shorter.get(self.spec.protocol_name)
         return name if name in self.spec.benchmark.protocols else None
 
     @property
@@ -228,14 +229,15 @@ def choose_strategy(
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults``, the protocol's, and a network that takes the ``samples``;
+    Below those are the preset's, the ``defaults``, the protocol's, its memory, a network that takes the ``samples``;
     ``on_encoder`` it is a linear head, whatever the protocol's. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
-    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
+    usual: dict[str, Any] = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    usual |= {"memory": protocol.memory} if protocol.memory and "memory" in factory.options.model_fields else {}
+    layers = usual, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
     values_of_preset = factory.presets.get(str(chosen), {})
@@ -272,11 +274,14 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     factory = registry.strategies.find(request.strategy).factory
     request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
-    benchmark = find_benchmark(registry, request.benchmark).load(overrides)
+    source = find_benchmark(registry, request.benchmark)
+    benchmark = source.load(overrides)
     protocol_name = request.protocol or benchmark.default_protocol
     if protocol_name not in (known := benchmark.protocols):
         what = f"benchmark {benchmark.name!r} has no protocol {protocol_name!r}{did_you_mean(protocol_name, known)}"
         raise UnknownNameError(what, remedy=f"its protocols are: {', '.join(known)}")
+    if known[protocol_name].stream:
+        benchmark = source.load(overrides, protocol_name)
     scenario = benchmark.stream.scenario
     names = {kind: getattr(request, kind) or own for kind, own in factory.components.items()}
     other = tuple(str(name) for kind, name in names.items() if name != factory.components[kind])
@@ -302,8 +307,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         return _infos({name: sources[name]}, packages, request.data_root)[name]
 
     benchmark = number_classes(benchmark, info_of)
-    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
-        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
+    for key in ("groups", "class_order"):  # so that the records of a run are the same however its classes were named
+        if isinstance(overrides.get(f"stream.{key}"), list | tuple):
+            overrides[f"stream.{key}"] = benchmark.model_dump(mode="json")["stream"][key]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,

@@ -99,6 +99,13 @@ class AsItIsOptions(BackboneOptions):
     lr_schedule: Literal["constant"] = Field("constant", description="its own loop has one learning rate")
     min_learning_rate: None = Field(None, description="without effect on its own loop")
     clip_norm: None = Field(None, description="without effect on its own loop")
+    optimizer: None = Field(None, description="without effect: it is SGD")
+    milestones: None = Field(None, description="without effect on its own loop")
+    gamma: None = Field(None, description="without effect on its own loop")
+    warmup_epochs: None = Field(None, description="without effect on its own loop")
+    first_epochs: None = Field(None, description="without effect on its own loop")
+    first_milestones: None = Field(None, description="without effect on its own loop")
+    first_weight_decay: None = Field(None, description="without effect on its own loop")
 
 
 def avalanche_factory(path: str, strategy: type[Any]) -> LazyFactory:

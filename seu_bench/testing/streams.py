@@ -143,7 +143,7 @@ class TinyBenchmark:
     validation: float = 0.25
     summary = "tasks of made-up textures"
 
-    def load(self, overrides: Mapping[str, Any] | None = None) -> BenchmarkSpec:
+    def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
         """The benchmark; what the contract measures depends on its keys, of which only the scenario, the encoder and by
         which images it is normalised can be replaced."""
         name, given = self.data.name, dict(overrides or {})

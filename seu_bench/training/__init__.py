@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         Forward,
         TrainingStage,
         clip_gradients,
-        cosine_rate,
+        epoch_rate,
         evaluate,
-        make_sgd,
+        make_optimizer,
         set_rate,
     )
     from .memories import Balanced, Herded, Memory, Reservoir, Ring
@@ -47,8 +47,8 @@ __all__ = [
     "EpochlessStage", "Forward", "Herded", "KeptImages", "Memory", "Method", "ModelSizes", "PassFlops", "Phase",
     "Reservoir", "Ring", "Stage", "StageCost", "StageProgress", "StagedStrategy", "StrategyContext",
     "StrategyFactory", "TaskData", "TrainingStage", "backbone_model", "build_backbone", "bytes_by_kind",
-    "checked_options", "clip_gradients", "cosine_rate", "dropout_factor", "evaluate", "evaluation_passes",
-    "make_sgd", "memory_of", "on_meta", "pass_flops", "set_rate", "width_factor",
+    "checked_options", "clip_gradients", "epoch_rate", "dropout_factor", "evaluate", "evaluation_passes",
+    "make_optimizer", "memory_of", "on_meta", "pass_flops", "set_rate", "width_factor",
 ]  # fmt: skip
 
 __getattr__, __dir__ = attach(__name__)

@@ -197,7 +197,7 @@ class Cost:
         macs: multiply-accumulates per image on each task's path, forward; at most.
         stages: image passes by stage and task.
         memory_bytes: bytes of all that is kept after each task, as in records; at most. Empty: not estimated.
-        mask_bits: bits of binary masks after each task. Empty: there are none.
+        mask_bits: bits of binary masks after each task; at most. Empty: there are none.
     """
 
     params_total: tuple[int, ...]
@@ -208,6 +208,7 @@ class Cost:
     memory_bytes: tuple[int, ...] = ()
     memory_bytes_min: tuple[int, ...] = ()
     mask_bits: tuple[int, ...] = ()
+    mask_bits_min: tuple[int, ...] = ()
 
     @property
     def image_passes(self) -> int:

@@ -75,20 +75,35 @@ class EpochMeter:
         return EpochReport(float(self._loss) / self._images, int(self._correct) / self._images)
 
 
-def cosine_rate(schedule: Schedule, epoch: int) -> float:
-    """Cosine learning rate without restarts (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5) of a 0-based epoch."""
-    span = schedule.learning_rate - schedule.min_learning_rate
-    return schedule.min_learning_rate + span * (1 + math.cos(math.pi * epoch / schedule.epochs)) / 2
+def epoch_rate(schedule: Schedule, epoch: int, lr_schedule: str = "cosine") -> float | None:
+    """Return the learning rate of a 0-based epoch; ``None``: it stays as the optimiser has it.
+
+    A linear warm-up is followed by steps at milestones, where there are some, or by a cosine without restarts
+    (Loshchilov & Hutter, SGDR, ICLR 2017, equation 5), or else the rate is constant.
+    """
+    rate, warmup, epochs = schedule.learning_rate, schedule.warmup_epochs, schedule.epochs
+    if epoch < warmup:
+        return rate * (epoch + 1) / (warmup + 1)
+    if schedule.milestones:
+        passed = (it if isinstance(it, int) else it * epochs - 1e-6 for it in schedule.milestones)  # products are round
+        return rate * schedule.gamma ** sum(epoch >= it for it in passed)
+    if lr_schedule == "cosine":
+        span = rate - schedule.min_learning_rate
+        return schedule.min_learning_rate + span * (1 + math.cos(math.pi * (epoch - warmup) / (epochs - warmup))) / 2
+    return rate if warmup else None
 
 
-def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.SGD:
-    """Make a fresh SGD optimiser, with the rate, momentum and weight decay of a schedule.
+def make_optimizer(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """Make a fresh optimiser, with the rate, momentum and weight decay of a schedule.
 
     ``fused`` reads the memory of weights, gradients and momentum once and not four times: of large linear layers on a
     CPU that is a fifth of a whole step. Momentum begins as zeros, which is the same; torch's fused step fails where
     some weights have momentum and others, not sampled yet, have none.
     """
     rate, momentum, decay = schedule.learning_rate, schedule.momentum, schedule.weight_decay
+    if schedule.optimizer != "sgd":
+        adam = torch.optim.Adam if schedule.optimizer == "adam" else torch.optim.AdamW
+        return adam(parameters, lr=rate, betas=(momentum, 0.999), weight_decay=decay, fused=True)
     optimizer = torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, fused=True)
     if momentum:
         for parameter in parameters:
@@ -96,17 +111,22 @@ def make_sgd(parameters: list[nn.Parameter], schedule: Schedule) -> torch.optim.
     return optimizer
 
 
-def clip_gradients(parameters: list[nn.Parameter], limit: float) -> None:
-    """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit."""
+def clip_gradients(parameters: list[nn.Parameter], limit: float | None) -> None:
+    """Clip gradients in place, bit for bit as ``nn.utils.clip_grad_norm_``, which multiplies by 1 below the limit.
+
+    Where that is 0 or ``None`` nothing is done.
+    """
+    if not limit:
+        return
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     # Asking whether the norm is larger would wait for an accelerator.
     if norm.device.type != "cpu" or not limit / (norm + 1e-6) >= 1:
         nn.utils.clip_grads_with_norm_(parameters, limit, norm)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate of every parameter group."""
-    for group in optimizer.param_groups:
+def set_rate(optimizer: torch.optim.Optimizer, rate: float | None) -> None:
+    """Set the learning rate of every parameter group; ``None`` leaves it as it is."""
+    for group in optimizer.param_groups if rate is not None else ():
         group["lr"] = rate
 
 
@@ -173,7 +193,7 @@ class TrainingStage(Stage[Any]):
         self.best = BestWeights(self.module)
         moving, named = {*self.module.parameters()}, strategy.model.named_parameters()
         curvature = strategy.penalty_curvature({name for name, parameter in named if parameter in moving})
-        if curvature is not None:
+        if curvature is not None and self.schedule.optimizer == "sgd":
             self.stability = Stability.of(self.schedule, curvature, strategy.penalty_strength)
         self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
         strategy.begin_training(self.module, self.schedule)
@@ -181,8 +201,7 @@ class TrainingStage(Stage[Any]):
     def run_epoch(self) -> EpochReport:
         """One epoch of training and one pass over the validation images."""
         strategy = self.strategy
-        if strategy.lr_schedule == "cosine":
-            set_rate(strategy.optimizer, cosine_rate(self.schedule, self.epoch))
+        set_rate(strategy.optimizer, epoch_rate(self.schedule, self.epoch, strategy.lr_schedule))
         strategy.training_mode()
         report = self.train_epoch()
         if self.restores == "best_valid":

@@ -98,7 +98,8 @@ def rehearse(build: Callable[[StrategyContext], Any], context: StrategyContext) 
     sizes: list[tuple[int, int, int, int]] = []
     with RandomState(0).active():
         strategy = build(acting)
-        strategy.schedule = strategy.schedule.model_copy(update={"learning_rate": 0.0, "min_learning_rate": 0.0})
+        still = {"learning_rate": 0.0, "min_learning_rate": 0.0}
+        strategy.whole_schedule = strategy.whole_schedule.model_copy(update=still)
         streams = stand_ins(plan, 1).avalanche().streams
         whole = getattr(strategy, "whole_stream", False)
         with rehearsal_mode(lambda: getattr(strategy, "memory_sizes", None)):

@@ -27,7 +27,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.feature_cache import FeatureCache, feature_tiers
 from seu_bench.models.multihead import MultiHeadModel, NotLearnedError
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_sgd
+from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_optimizer
 from seu_bench.training.monitoring import SilentLogger
 from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
@@ -36,8 +36,6 @@ from seu_bench.utils.seeding import derive_seed
 
 #: Keys of the states of what is attached begin so, unlike names of attributes.
 _ATTACHED = "attached "
-
-
 #: Classes whose callbacks do nothing.
 _EMPTY = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
 
@@ -112,7 +110,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         )
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
         self.model.to(self.device)
-        self.schedule, self.lr_schedule, self.restore = schedule, lr_schedule, restore
+        self.whole_schedule, self.lr_schedule, self.restore = schedule, lr_schedule, restore
         self.seed, self.compute, self.on_progress = seed, compute or ComputeConfig(), on_progress
         #: Called after every epoch of every stage.
         self.pause: Pause | None = None
@@ -234,6 +232,11 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             self._stage.count_images(images)
 
     @property
+    def schedule(self) -> Schedule:
+        """Schedule of the task in training; that of the first may be another."""
+        return self.whole_schedule.of_task(self.learned)
+
+    @property
     def learned(self) -> int:
         """Number of tasks learned so far."""
         return int(self.clock.train_exp_counter)
@@ -297,8 +300,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         self._after_training_epoch()  # type: ignore[no-untyped-call]
 
     def _call_listeners(self, event: str, **kwargs: Any) -> None:
-        # Callbacks of every batch that reach every plugin are a twentieth of the time of a small network: who listens
-        # is found out once per epoch.
+        # Who listens is found out once per epoch: calling every plugin is a twentieth of the time of a small network.
         if event not in self._listeners:
             found = [plugin for plugin in self.plugins if _implements(plugin, event)]
             self._listeners[event] = [getattr(plugin, event) for plugin in found]
@@ -344,14 +346,13 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     def optimizer_step(self) -> None:
         """Clip the gradient's norm, then step."""
-        if self.schedule.clip_norm is not None:
-            clip_gradients(self._clipped, self.schedule.clip_norm)
+        clip_gradients(self._clipped, self.schedule.clip_norm)
         self.optimizer.step()
 
     def begin_training(self, module: nn.Module, schedule: Schedule) -> None:
         """Make a fresh optimiser over what trains in ``module``."""
         self._clipped = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self.optimizer = make_sgd(self._clipped, schedule)
+        self.optimizer = make_optimizer(self._clipped, schedule)
 
     def _before_training_iteration(self, **kwargs: Any) -> None:
         if self.epoch_meter is not None:
@@ -481,8 +482,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             "architecture": model.architecture(),
             "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
             "weights": list(model.state_dict()),
-            # It is remembered while the stage runs, which may change it in place.
-            "own": copy.deepcopy(self._own_state()),
+            "own": copy.deepcopy(self._own_state()),  # which the stage may change in place
         }
 
 

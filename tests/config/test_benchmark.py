@@ -12,9 +12,12 @@ import pytest
 
 import seu_bench_benchmarks
 from seu_bench.config.benchmark import BenchmarkFile, BenchmarkSpec
+from seu_bench.config.run import Request, RunSpec
 from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks
 from seu_bench.data.sources import DigitsSource
+from seu_bench.engine.resolve import resolve
 from seu_bench.errors import SpecError
+from seu_bench.plugin import Registry
 from seu_bench_benchmarks.datasets import DATASETS
 
 FOLDER = Path(seu_bench_benchmarks.__file__).resolve().parent
@@ -92,6 +95,54 @@ def test_overrides(tmp_path: Path) -> None:
     path.write_text(OWN.format("mine.npz"))
     definition = BenchmarkFile(path).load({"stream.order": [1, 0]}).datasets["mine"]
     assert definition.kind == "npz" and definition.path == tmp_path.resolve() / "mine.npz"
+
+
+LAID_OVER = """
+name = "augmented"
+[stream]
+kind = "classes"
+dataset = "digits"
+classes_per_task = 2
+[protocols.mine.stream]
+validation = 0.3
+[protocols.mine.stream.input.augment]
+crop = 2
+"""
+
+
+def test_protocol_lays_keys_over_the_stream(tmp_path: Path) -> None:
+    """Below what is given; runs are of the changed stream, as if it were asked for."""
+    path, key = tmp_path / "own.toml", "stream.validation"
+    path.write_text(LAID_OVER)
+    file, asked = BenchmarkFile(path), {key: 0.3, "stream.input.augment.crop": 2}
+    for source in (file, file.load()):  # the file, and what was made of it
+        assert source.load().stream.validation == 0.1
+        changed = source.load(protocol="mine")
+        assert changed.identity() == source.load(asked).identity() != source.load().identity()
+        given = source.load({key: 0.2}, "mine").stream
+        assert isinstance(given, ClassSplit) and (given.validation, given.input.augment.crop) == (0.2, 2)
+    of_protocol = {f"protocols.mine.{key}": 0.4}
+    assert file.load(of_protocol, "mine").stream.validation == 0.4
+
+    def spec(protocol: str, **options: Any) -> RunSpec:
+        request = Request(strategy="naive", benchmark=str(path), protocol=protocol, options=options)
+        return resolve(Registry(), request).spec
+
+    path.write_text(LAID_OVER + "[protocols.plain]\n")
+    assert spec("mine").benchmark.identity() == file.load(asked).identity()
+    assert spec("plain").benchmark.identity() == file.load().identity()
+    assert spec("mine", **{f"benchmark.{key}": 0.2}).benchmark.stream.validation == 0.2
+    renamed = spec("mine").model_copy(update={"protocol_name": "plain"})
+    assert renamed.run_id == spec("plain", **{f"benchmark.{name}": value for name, value in asked.items()}).run_id
+
+
+@pytest.mark.parametrize("protocol", [None, "mine"])
+def test_faults_of_a_protocols_stream(tmp_path: Path, protocol: str | None) -> None:
+    """Are found when the file is read, and named by their place."""
+    path = tmp_path / "own.toml"
+    path.write_text(LAID_OVER.replace("crop", "corp"))
+    with pytest.raises(SpecError, match=r"protocols.mine.stream.input.augment.corp: no such key .did you mean 'crop'"):
+        BenchmarkFile(path).load(protocol=protocol)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_network_learns_at_the_slow_rate_alone() -> None:
     learner = Trial("slca", {"slow": 0.25}).learner("tiny_two")
     strategy, model = learner.strategy, learner.model
     schedule = strategy.schedule.model_copy(update={"momentum": 0.0, "weight_decay": 0.0, "clip_norm": None})
-    strategy.schedule = schedule
+    strategy.whole_schedule = schedule
     model.expand(0, torch.device("cpu"))
     strategy.begin_training(model.trainable_module(0), schedule)
     slow, head = [*model.backbone.parameters()], model.heads[0]

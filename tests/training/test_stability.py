@@ -10,7 +10,7 @@ from support.tiny import all_threads, class_stream, context, one_thread, registr
 from torch import nn
 
 from seu_bench.config.protocol import Schedule
-from seu_bench.training.loops import make_sgd
+from seu_bench.training.loops import make_optimizer
 from seu_bench.training.stage import Stability
 
 setup_module, teardown_module = one_thread, all_threads
@@ -19,7 +19,7 @@ setup_module, teardown_module = one_thread, all_threads
 def distance_after(steps: int, curvature: float, schedule: Schedule) -> float:
     """From the minimum of ``curvature / 2 * x^2``, beginning at 1, by the optimiser that stages use."""
     x = nn.Parameter(torch.ones(1, dtype=torch.float64))
-    optimizer = make_sgd([x], schedule)
+    optimizer = make_optimizer([x], schedule)
     for _ in range(steps):
         optimizer.zero_grad()
         (curvature / 2 * x.square()).sum().backward()

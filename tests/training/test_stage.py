@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from seu_bench.config.protocol import CreationSchedule, Schedule, SearchSchedule
 from seu_bench.errors import CheckpointError, RunError
 from seu_bench.training.backbones import backbone_model
-from seu_bench.training.loops import BestWeights, clip_gradients, cosine_rate
+from seu_bench.training.loops import BestWeights, clip_gradients, epoch_rate
 from seu_bench.training.rehearsal import rehearse
 from seu_bench.training.stage import EpochReport, Stage, StageProgress, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, not_finite
@@ -277,13 +277,13 @@ def test_best_weights() -> None:
     assert module.weight.item() == 2 and best.loss == 1.0
 
 
-def test_cosine_rate() -> None:
+def test_epoch_rate() -> None:
     """From the first rate to the last along half a cosine; the floor would be reached one epoch after the end."""
     schedule = Schedule(epochs=4, learning_rate=0.025)
-    rates = [cosine_rate(schedule, epoch) for epoch in range(5)]
+    rates = [epoch_rate(schedule, epoch) for epoch in range(5)]
     root = math.sqrt(0.5)
     expected = [0.025, 0.025 * (1 + root) / 2, 0.0125, 0.025 * (1 - root) / 2, 0]
     assert rates == pytest.approx(expected, abs=1e-17)
     floor = Schedule(epochs=100, learning_rate=0.025, min_learning_rate=0.001)
-    assert cosine_rate(floor, 0) == 0.025 and cosine_rate(floor, 50) == pytest.approx(0.013, abs=1e-17)
-    assert cosine_rate(floor, 99) == pytest.approx(0.001 + 0.012 * (1 + math.cos(0.99 * math.pi)), abs=1e-17)
+    assert epoch_rate(floor, 0) == 0.025 and epoch_rate(floor, 50) == pytest.approx(0.013, abs=1e-17)
+    assert epoch_rate(floor, 99) == pytest.approx(0.001 + 0.012 * (1 + math.cos(0.99 * math.pi)), abs=1e-17)
