@@ -510,10 +510,9 @@ class Cpg(MaskedMethod):
 
 def check_leading(narrow: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> None:
     """Refuse a backbone whose tensors are no leading blocks of a wider one's, by a RequestError."""
-    pairs = (
-        [(tensor.shape, wide[name].shape) for name, tensor in narrow.items()] if narrow.keys() == wide.keys() else []
-    )
-    if not pairs or any(len(old) != len(new) or any(a > b for a, b in each(old, new)) for old, new in pairs):
+    pairs = [(tensor.shape, wide[name].shape) for name, tensor in narrow.items() if name in wide]
+    grow = all(len(old) == len(new) and all(a <= b for a, b in each(old, new)) for old, new in pairs)
+    if narrow.keys() != wide.keys() or not grow:
         raise RequestError(
             "cpg widens the backbone, and the weights of this one are no leading blocks of a wider one's",
             remedy="choose a network that never grows with -o max_size=1, or another backbone, e.g. -o backbone=mlp",
