@@ -306,7 +306,7 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
         "task_classes": plan.classes_per_task,
-        "task_labels": tuple(task.labels for task in plan.tasks) if plan.repeats_classes else (),
+        "task_labels": tuple(task.test_labels for task in plan.tasks) if plan.repeats_classes else (),
         "task_class_names": names if any(names := tuple(task.class_names for task in plan.tasks)) else (),
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),

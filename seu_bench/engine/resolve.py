@@ -14,7 +14,7 @@ from seu_bench.config.common_options import BackboneOptions, SelectingOptions, S
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.encoding import StreamEncoder
@@ -24,6 +24,7 @@ from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
 from seu_bench.engine.encoders import add_encoder, describe_encoder, find_encoder
 from seu_bench.engine.environment import require_memory
+from seu_bench.engine.online import require_online
 from seu_bench.engine.tuned_files import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
@@ -297,6 +298,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     layers = benchmark.protocols[protocol_name], given, chosen if is_default else {}
     samples = next(iter(kinds.values()))
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
+    if isinstance(benchmark.stream, OnlineStream):
+        require_online(registry, request, picked.options)
     picked = picked if benchmark.stream.validates else _without_validation(request, picked)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
