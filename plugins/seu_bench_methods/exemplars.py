@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn.functional import normalize
+from torch.nn.functional import cross_entropy, normalize, softmax
 
 from seu_bench import Herded, Method
 from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
@@ -17,6 +17,9 @@ from seu_bench.data import TaskImages
 from seu_bench.errors import RequestError
 from seu_bench.models import BackboneModel
 from seu_bench.training import StrategyContext, TaskData, backbone_model
+
+#: By which logits are divided before they are distilled.
+TEMPERATURE: Final = 2.0
 
 
 class ExemplarOptions(BackboneOptions):
@@ -32,26 +35,31 @@ class Exemplars(Method):
 
     Exemplars are chosen behind each task by herding (algorithms 4 and 5), by features of length 1 of the network as it
     then is, in evaluation mode.
+
+    Attributes:
+        least: exemplars that each class needs.
     """
 
     Options = ExemplarOptions
     scenarios = ("class",)
     after_task_stage = "exemplars"
     check_options = {"memory": 12}
+    least: ClassVar[int] = 1
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> BackboneModel:
         """Return the chosen backbone, all of which trains, under a head that grows.
 
         Raises:
-            RequestError: there are more classes than exemplars, or the backbone does not fit the stream's images.
+            RequestError: there are too few exemplars, or the backbone does not fit the stream's images.
         """
         memory, classes = context.options.memory, sum(context.plan.classes_per_task)
-        if memory < classes:
+        if memory < cls.least * classes:
             raise RequestError(
-                f"{classes} classes have no exemplar each in a memory of {memory}",
+                f"{classes} classes have no {'exemplar' if cls.least == 1 else f'{cls.least} exemplars'} each in a "
+                f"memory of {memory}",
                 where=f"-o memory={memory}",
-                remedy=f"give {classes} at least; a class without exemplars is never the answer",
+                remedy=f"give {cls.least * classes} at least; a class without exemplars is never the answer",
             )
         return backbone_model(context, may_be_frozen=False)
 
@@ -114,6 +122,22 @@ class TaughtExemplars(Exemplars):
             found: Tensor = functional_call(module, weights, (x,) if part else (x, 0))
         self.count_images(len(x))
         return found if part else found[:, : self.earlier].float()
+
+    def distilled_loss(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
+        """Return ``(1 - l) CE(y, logits) + l CE(softmax(t / T), logits / T)`` with the teacher's answers t for the
+        earlier classes, T = 2 and l the share of earlier classes; without a teacher the first alone.
+
+        Args:
+            x: images ``[N, C, H, W]``.
+            y: labels ``[N]``.
+            logits: ``[N, classes seen]``.
+        """
+        loss = cross_entropy(logits, y)
+        if not self.teacher:
+            return loss
+        old, taught = self.earlier, softmax(self.ask_teacher(x) / TEMPERATURE, dim=1)
+        share = old / logits.shape[1]
+        return (1 - share) * loss + share * cross_entropy(logits[:, :old] / TEMPERATURE, taught)
 
     def after_task(self, task: TaskData) -> None:
         """Choose exemplars, and let the teacher go."""

@@ -1,8 +1,4 @@
-"""python -m scripts.evidence: docs/evidence/reproduction.md, its figures,
-docs/evidence/reference_numbers.md, docs/evidence/scenarios.md, docs/evidence/transfer.md,
-docs/evidence/inheritance.md and their figures, docs/evidence/units.md, docs/evidence/months.md,
-docs/evidence/pretrained.md and its figures, from the published records.
-"""
+"""python -m scripts.evidence: the pages of docs/evidence that records make, and their figures."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, months, pretrained, reference_numbers, scenarios, transfer, units
+from scripts.evidence import inheritance, months, pretrained, published, reference_numbers, scenarios, transfer, units
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
 from scripts.evidence.publish import publish
@@ -56,7 +52,7 @@ def main() -> None:
         months.draw()
         pretrained.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
-    pages = reference_numbers, scenarios, transfer, inheritance, units, months, pretrained
+    pages = reference_numbers, published, scenarios, transfer, inheritance, units, months, pretrained
     for page in pages:
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
     print(PAGE, *(page.PAGE for page in pages), sep="\n")

@@ -47,7 +47,6 @@ def differences(run: Record) -> Iterator[str]:
     published = _published(run.benchmark)
     theirs, ours = published.spec.protocol.model_dump(), run.protocol_settings
     all_images = published.plan().tasks[0].num_train
-    all_images = published.plan().tasks[0].num_train
     images = ours["images"]["train"] or all_images
     if images < all_images:
         yield f"{images:,} of {all_images:,} training images per task"

@@ -9,11 +9,11 @@ from typing import Final
 
 from scripts.evidence.formatting import NOTHING, table, template
 from scripts.evidence.reference_runs import (
+    ACCURACY,
     PLAIN,
     RATES,
     Beside,
     Elsewhere,
-    accuracy,
     beside,
     command,
     read_source,
@@ -152,7 +152,7 @@ def rates_table(runs: Sequence[Record]) -> str:
 
 
 def _mean(runs: Sequence[Record]) -> str:
-    found = summarize([accuracy(record) for record in runs])
+    found = summarize([ACCURACY(record) for record in runs])
     if found is None:
         return NOTHING
     return _exact(found.mean) + (f" ± {_exact(found.std)}" if found.std is not None else "")

@@ -18,6 +18,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.engine.resolve import ResolvedRun, resolve
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.statistics import summarize
 from seu_bench.sweeps.spec import SweepSpec
 
@@ -27,6 +28,8 @@ SET: Final = "reference_numbers"
 RATES: Final = "reference_rates"
 #: Plain training by the same schedule, which tells whether the strategy does anything there.
 PLAIN: Final = "naive"
+#: After the last task, over all test images, as theirs; ``acc`` is the mean over tasks.
+ACCURACY: Final = METRICS["image_acc"]
 
 
 class Number(Frozen):
@@ -103,7 +106,7 @@ class Beside:
     @property
     def difference(self) -> float | None:
         """Our mean less theirs; ``None`` without runs."""
-        found = summarize([accuracy(record) for record in self.runs])
+        found = summarize([ACCURACY(record) for record in self.runs])
         return None if found is None else found.mean - self.number.theirs
 
     @property
@@ -124,14 +127,6 @@ class Beside:
     def command(self) -> str:
         """The command of the sweep."""
         return command(self.number.sweep)
-
-
-def accuracy(record: Record) -> float:
-    """The accuracy after the last task as theirs averages it, over all test images; ``acc`` is the mean over tasks."""
-    images = [test for _, _, test in record.task_images]
-    return sum(
-        count * (of_task or 0.0) for count, of_task in zip(images, record.accuracy_matrix[-1], strict=True)
-    ) / sum(images)
 
 
 def command(file: str) -> str:

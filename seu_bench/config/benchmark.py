@@ -299,8 +299,10 @@ def _complete(
     whole = copy.deepcopy(document) if protocol is None and not overrides else {}
     # What is asked for takes the place of what is there.
     asked, sizes = {key.removeprefix("stream.") for key in overrides}, {"classes_per_task", "then", "groups"}
-    if asked & sizes and isinstance(stream := document.get("stream"), dict):
-        for other in (sizes | ({"first"} if "groups" in asked else set())) - asked:
+    firsts = {"first", "first_task"}
+    others = (sizes if asked & sizes else set()) | (firsts if asked & {*firsts, "groups"} else set())
+    if isinstance(stream := document.get("stream"), dict):
+        for other in others - asked:
             stream.pop(other, None)
     for key, value in overrides.items():
         _replace(document, key, value, faults)

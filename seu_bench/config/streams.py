@@ -130,14 +130,15 @@ class Stream(Identified):
 class ClassSplit(Stream):
     """Tasks are groups of classes of one data set, by label or name; labels are renumbered from 0 within a task."""
 
-    later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first"})
+    later: ClassVar[frozenset[str]] = frozenset({"scenario", "class_order", "first", "sessions"})
 
     kind: Literal["classes"]
     dataset: str
     classes_per_task: PositiveInt | None = Field(None, validation_alias=AliasChoices("classes_per_task", "then"))
-    first: PositiveInt | None = None
+    first: PositiveInt | None = Field(None, validation_alias=AliasChoices("first", "first_task"))
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
-    class_order: Literal["natural", "shuffled"] | NonNegativeInt = "natural"
+    class_order: Literal["natural", "shuffled"] | NonNegativeInt | tuple[ClassLabel, ...] = "natural"
+    sessions: PositiveInt = 1
     order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
     validation: Validation = 0.10
     input: InputSpec = InputSpec()
@@ -151,7 +152,8 @@ class ClassSplit(Stream):
         if self.groups is None:
             return self
         if self.first is not None or self.class_order != "natural":
-            raise ValueError("groups name the classes of each task: first and class_order are for classes_per_task")
+            keys = "first (first_task) and class_order"
+            raise ValueError(f"groups name the classes of each task: {keys} are for classes_per_task")
         if not self.groups or not all(self.groups):
             raise ValueError("each group needs a class at least")
         for group in self.groups:

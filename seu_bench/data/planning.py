@@ -167,8 +167,12 @@ def plan_stream(
     for task in tasks:
         info = infos[task.dataset]
         if task.per_class is not None:
-            sizes = [pools[task.dataset, label] for label in task.labels]
+            sizes = [[len(range(it)[task.part(it)]) for it in pools[task.dataset, label]] for label in task.labels]
             learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
+            if task.session[1] > 1 and not (all(pool[0] for pool in sizes) and (valid or not spec.stream.validates)):
+                what = f"has a task {task.name!r} with {learned} training and {valid} validation images"
+                remedy = "give fewer sessions, so that each has images of every class; or bring images"
+                raise refusal(spec, task.dataset, "stream.sessions", what, remedy)
         else:
             pool = _images(info, "train", task)
             valid = _validation_images(spec, task, pool)
@@ -316,6 +320,7 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
         rows = [np.zeros(0, dtype=np.int64)]
         for label in task.labels:
             pool = pools[task.dataset, label][side]
+            pool = pool[task.part(len(pool))]
             count, start = min(most, len(pool)), taken[task.dataset, label, side]
             rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
             taken[task.dataset, label, side] += count

@@ -35,6 +35,7 @@ class TaskSpec:
         permutation_seed: of the order in which it sees the pixels; ``None`` for the natural one.
         per_class: most training and validation images of each class; ``None``: all, of which a share validates.
         test_per_class: most test images of each class; ``None``: all.
+        session: which part of its classes' images it learns, and how many parts they are cut into.
     """
 
     name: str
@@ -46,6 +47,12 @@ class TaskSpec:
     permutation_seed: int | None = None
     per_class: tuple[int, int] | None = None
     test_per_class: int | None = None
+    session: tuple[int, int] = (0, 1)
+
+    def part(self, images: int) -> slice:
+        """Which of so many images of a class are those of its session."""
+        place, count = self.session
+        return slice(images * place // count, images * (place + 1) // count)
 
     def class_keys(self, info: DatasetInfo) -> list[Hashable]:
         """Return what tells each of its classes from other classes of the stream.
@@ -126,16 +133,24 @@ def _ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: 
         ]
     if stream.scenario == "domain":
         tasks = _share_outputs(spec, tasks, infos)
-    if isinstance(stream, ClassSplit) or (isinstance(stream, DatasetSequence) and stream.scenario == "class"):
-        tasks = _split_by_class(tasks, infos, stream.validation)
     order = _learning_order(stream, tasks, seed)
     if sorted(order) != list(range(len(tasks))):
         remedy = f"name each of the tasks 0 to {len(tasks) - 1} once"
         raise refusal(spec, dataset_names(spec)[0], "stream.order", f"has the order {order}", remedy)
+    if isinstance(stream, ClassSplit) and stream.sessions > 1:
+        order = [len(tasks) * session + index for session in range(stream.sessions) for index in order]
+        tasks = [_in_session(task, session, len(tasks), stream) for session in range(stream.sessions) for task in tasks]
+    if isinstance(stream, ClassSplit) or (isinstance(stream, DatasetSequence) and stream.scenario == "class"):
+        tasks = _split_by_class(tasks, infos, stream.validation)
     tasks = [tasks[index] for index in order]
     if isinstance(stream, Permutation):
         return [replace(task, permutation_seed=100 * task.index + place) for place, task in enumerate(tasks)]
     return tasks
+
+
+def _in_session(task: TaskSpec, session: int, tasks: int, stream: ClassSplit) -> TaskSpec:
+    name, index = f"{task.name}, session {session + 1}", session * tasks + task.index
+    return replace(task, name=name, index=index, session=(session, stream.sessions))
 
 
 def _learning_order(stream: Stream, tasks: Sequence[Any], seed: int) -> list[int]:
@@ -270,10 +285,15 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
     first = stream.first or width
     if (most := max(first, width)) > info.num_classes:
         what = f"has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}"
-        key = f"stream.{'first' if first > width else 'classes_per_task'}"
+        key = "stream.first (first_task)" if first > width else "stream.classes_per_task (then)"
         raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
     labels = list(range(info.num_classes))
-    if stream.class_order != "natural":
+    if isinstance(stream.class_order, tuple):
+        if sorted(order := [int(label) for label in stream.class_order]) != labels:
+            what = f"has an order of {len(order)} classes that is not one of the {len(labels)} of {stream.dataset!r}"
+            raise refusal(spec, stream.dataset, "stream.class_order", what, f"name each of 0 to {labels[-1]} once")
+        labels = order
+    elif stream.class_order != "natural":
         labels = shuffle_indices(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
     return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
 
@@ -310,6 +330,9 @@ def number_classes(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -
     ``info_of`` describes a data set by name; it is asked for those alone of which a class is named.
     """
     stream = spec.stream
+    if isinstance(stream, ClassSplit) and isinstance(stream.class_order, tuple):
+        ordered = _labels(spec, stream.dataset, stream.class_order, "class_order", info_of)
+        return spec.model_copy(update={"stream": stream.model_copy(update={"class_order": ordered})})
     if isinstance(stream, ClassSplit) and stream.groups is not None:
         groups = tuple(_labels(spec, stream.dataset, group, "groups", info_of) for group in stream.groups)
         return spec.model_copy(update={"stream": stream.model_copy(update={"groups": groups})})

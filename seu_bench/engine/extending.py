@@ -141,8 +141,11 @@ def longer_document(
     """What a benchmark file says of the tasks of a run, in the order in which it learned them, and of one more."""
     stream = spec.stream
     shares_by_place = isinstance(stream, ClassSplit) and stream.scenario == "domain"
-    if not isinstance(stream, ClassSplit | DatasetSequence) or shares_by_place:
+    in_sessions = isinstance(stream, ClassSplit) and stream.sessions > 1
+    if not isinstance(stream, ClassSplit | DatasetSequence) or shares_by_place or in_sessions:
         what = f"a stream of kind {stream.kind!r} cannot be continued with data of another kind"
+        if in_sessions:
+            what = "the images of a class are cut into sessions here, which further data are not"
         if shares_by_place:
             what = "classes of different names share an output here, by their places, which further data do not have"
         raise RequestError(what, where="--data", remedy="give a benchmark with more tasks: --benchmark FILE.toml")

@@ -306,8 +306,9 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
         return _infos({name: sources[name]}, packages, request.data_root)[name]
 
     benchmark = number_classes(benchmark, info_of)
-    if "stream.groups" in overrides:  # so that the records of a run are the same however its classes were named
-        overrides["stream.groups"] = benchmark.model_dump(mode="json")["stream"]["groups"]
+    for key in ("groups", "class_order"):  # so that the records of a run are the same however its classes were named
+        if isinstance(overrides.get(f"stream.{key}"), list | tuple):
+            overrides[f"stream.{key}"] = benchmark.model_dump(mode="json")["stream"][key]
     spec = RunSpec(
         strategy=request.strategy,
         benchmark=benchmark,

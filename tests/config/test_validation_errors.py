@@ -61,7 +61,7 @@ def test_key_value_and_what_it_must_be(value: dict[str, Any], key: str, said: st
     [
         (document({**CLASSES, "groups": [[0, 1]]}), "stream: give either classes_per_task or groups"),
         (document({**NAMED, "groups": [[0, 1], [1, 1]]}), "a group has each class once, but 1 is in one twice"),
-        (document({**NAMED, "first": 2, "groups": [[0, 1], [1]]}), "first and class_order are for classes_per_task"),
+        (document({**NAMED, "first": 2, "groups": [[0, 1], [1]]}), "(first_task) and class_order are for classes_per"),
         (document({**CLASSES, "class_order": 1993, "order": [0, 1]}), "class_order decides"),
         (document({**CLASSES, "input": {"mean": [0.5]}}), "stream.input: mean and std go together"),
         (document({**CLASSES, "input": {"mean": [0.5], "std": [0.5, 0.5]}}), "the same number of channels"),

@@ -122,7 +122,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 #: Strategies that ``make test-long`` tries.
-LONG = ("cumulative", "nearest_mean", "lwf", "er_ace", "cwr")
+LONG = ("cumulative", "nearest_mean", "lwf", "er_ace", "cwr", "wa", "bic", "lucir")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from seu_bench.testing import Trial
 #: What a strategy needs besides the tiny protocol.
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "agem": {"patterns_per_experience": 10, "sample_size": 8},
+    "bic": {"memory": 18},
     "cwr": {"epochs": 20},
     "den": {"learning_rate": 0.01},
     "der": {"memory": 18, "balanced_epochs": 4},
@@ -26,6 +27,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "gdumb": {"memory": 60},
     "gem": {"patterns_per_experience": 10},
     "icarl": {"memory": 18},
+    "lucir": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "ranpac": {"projection": 100},
@@ -35,6 +37,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "supsup": {"learning_rate": 0.01},
     "wsn": {"learning_rate": 0.01},
     "slca": {"epochs": 40, "learning_rate": 0.3, "slow": 1.0},
+    "wa": {"memory": 18},
 }
 
 #: Strategies whose image passes depend on what they meet.

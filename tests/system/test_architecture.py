@@ -81,7 +81,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_005, "cli": 2_850, "config": 1_975, "data": 3_860, "engine": 4_540, "models": 1_340, "plugin": 1_320,
+    "beside": 1_005, "cli": 2_850, "config": 1_975, "data": 3_890, "engine": 4_540, "models": 1_340, "plugin": 1_320,
     "results": 4_220, "sweeps": 1_600, "testing": 1_550, "training": 3_065, "utils": 1_150,
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from scripts.evidence import (
     months,
     page,
     pretrained,
+    published,
     reference_numbers,
     scenarios,
     sweeps,
@@ -77,6 +78,7 @@ def put(folder: Path, *runs: Record, name: str = "quick") -> Evidence:
         units,
         months,
         pretrained,
+        published,
         pytest.param(reference_numbers, marks=pytest.mark.long),
     ],
     ids=lambda module: module.__name__.rpartition(".")[2],
@@ -251,6 +253,50 @@ def test_page_of_nothing(tmp_path: Path) -> None:
     text = page.rendered(tmp_path)
     assert "## What was not measured" in text and "## What stands\n" not in text and "## Equal protocol" not in text
     assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == len(sweeps.FILES)
+
+
+def test_each_method_has_a_published_number_or_a_reason() -> None:
+    """In one table of the page; numbers that stand on two pages are the same."""
+    listed = [name for group in published.SOURCE["groups"] for name in group["strategies"]]
+    lines = published.read_lines(EVIDENCE)
+    numbered, without = {line.strategy for line in lines}, set(published.SOURCE["without"])
+    assert len(listed) == len(set(listed)) and set(Registry().strategies) <= set(listed)
+    assert numbered | without == set(listed) and not numbered & without
+    theirs = {number.sweep: number.theirs for number in read_source().numbers}
+    shared = [line for line in lines if line.setting["name"] == "continual-learning-baselines"]
+    assert len(shared) == 3
+    for line in shared:
+        assert (
+            theirs[line.setting["command"].format(line.strategy).split("/")[-1][: -len(".toml")]] == line.theirs / 100
+        )
+
+
+def test_published_numbers_without_records(tmp_path: Path) -> None:
+    """All are there, none has runs, and each has a command."""
+    text, lines = published.rendered(tmp_path), published.read_lines(tmp_path)
+    assert text.count("| not run |") == len(lines) > 60 and "0 have runs of ours" in text
+    for line in lines:
+        assert f"seu-bench {line.setting['command'].format(line.strategy)}`" in text
+
+
+def test_records_beside_a_published_number(tmp_path: Path) -> None:
+    """Of one configuration, by the metric of the number; two configurations are not averaged."""
+    ours = {"set": "units", "benchmark": "one", "protocol": "quick", "options": {"width": ""}, "overrides": {}}
+    matrix = [[1.0], [0.5, 0.5], [0.25, 0.25, 0.4]]
+    run = a_run(accuracy_matrix=matrix, task_images=[(9, 1, 10)] * 3, options={"width": None})
+    others = {
+        "wide": {"options": {"width": 2.0}},
+        "layers": {"benchmark_overrides": {"a": 1}},
+        "paper": {"protocol": "paper"},
+    }
+    put(tmp_path, run, *(a_run(run_id=name, **fields) for name, fields in others.items()), name="units")
+    assert [record.run_id for record in published.nearest(ours, "ewc", tmp_path)] == ["ewc-0"]
+    assert published.nearest(ours, "gem", tmp_path) == published.nearest(ours | {"set": "other"}, "ewc", tmp_path) == ()
+    for metric, percent in {"acc": 30, "image_acc": 30, "avg_incremental_acc": 60, "later_acc": 40}.items():
+        line = published.Line({}, "ewc", metric, 50.0, (run,))
+        assert line.difference == pytest.approx(percent - 50)
+    with pytest.raises(ValueError, match="more than one run of a seed of 'ewc'"):
+        published.nearest(ours | {"options": {}}, "ewc", tmp_path)
 
 
 def test_finished_runs_are_published(tmp_path: Path) -> None:
