@@ -97,6 +97,31 @@ def avg_incremental_acc(matrix: AccuracyMatrix) -> float | None:
     return _mean(avg_acc_curve(matrix))
 
 
+def avg_incremental_image_acc(matrix: AccuracyMatrix, images: Sequence[int]) -> float | None:
+    """Mean over the steps of the accuracy over the test images of all tasks seen so far, in [0, 1].
+
+    It is the average incremental accuracy of class-incremental papers, whose steps are measured on the test images of
+    all classes seen so far at once (S. Hou et al., CVPR 2019; A. Douillard et al., "PODNet", ECCV 2020; the first step
+    included), and differs from :func:`avg_incremental_acc` where tasks have different numbers of test images.
+
+    Args:
+        matrix: ``R``, T rows.
+        images: number of test images of each task.
+
+    Returns:
+        ``mean_i (sum_{j<=i} n_j R[i][j] / sum_{j<=i} n_j)``; ``None`` if one of these was not measured, a number is
+        missing, a step has no image, or there are no tasks.
+
+    Example:
+        >>> avg_incremental_image_acc([[1.0], [0.25, 1.0]], [4, 1])
+        0.7
+    """
+    if len(images) != len(matrix):
+        return None
+    # The accuracy over images of the tasks so far, as if they were all.
+    return _mean([image_acc(matrix[: seen + 1], images[: seen + 1]) for seen in range(len(matrix))])
+
+
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
     """Mean accuracy on each task right after it was learned, in [0, 1] (Riemer et al. 2019).
 
@@ -114,6 +139,26 @@ def bwt(matrix: AccuracyMatrix) -> float | None:
     """
     last = len(matrix) - 1
     return _mean([_difference(entry(matrix, last, task), entry(matrix, task, task)) for task in range(max(last, 0))])
+
+
+def fwt(forward: Sequence[float | None], untrained: Sequence[float | None]) -> float | None:
+    """Forward transfer, in [-1, 1]: what a task gains, before it is learned, from those before (Lopez-Paz & Ranzato
+    2017).
+
+    Args:
+        forward: ``R[i-1][i]`` of each of T tasks, the accuracy on task i before it is learned; the first has none.
+        untrained: ``b[i]``, the accuracy on each task before anything is learned.
+
+    Returns:
+        ``mean_{i>0} (R[i-1][i] - b[i])``; ``None`` for T < 2 or if one of these was not measured.
+
+    Example:
+        >>> fwt([None, 0.75, 0.5], [0.25, 0.25, 0.5])
+        0.25
+    """
+    if len(forward) != len(untrained):
+        return None
+    return _mean([_difference(after, before) for after, before in zip(forward[1:], untrained[1:], strict=True)])
 
 
 def forgetting(matrix: AccuracyMatrix) -> float | None:

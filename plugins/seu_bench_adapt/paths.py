@@ -15,7 +15,7 @@ from torch.nn.functional import linear, log_softmax, one_hot, pad
 from seu_bench.config.streams import Scenario
 from seu_bench.models import MultiHeadModel, freeze
 from seu_bench.models.multihead import not_learned
-from seu_bench_adapt.units import UNITS, AdaptedEncoder, CosineHead, spread
+from seu_bench_adapt.units import UNITS, AdaptedEncoder, Bottleneck, CosineHead, spread
 
 #: What is added to the diagonal of a kernel, or of a covariance, in units of its mean; the best one counts.
 STRENGTHS: Final = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -214,7 +214,7 @@ class PathModel(MultiHeadModel):
 
     def expand(self, kind: str, read: Sequence[int], classes: int, device: torch.device) -> None:
         """Make a new unit for every place, drawn from the global generator, and a head on the layers that are read."""
-        self.candidates = nn.ModuleList(UNITS[kind](width) for width in self.network.widths).to(device)
+        self.candidates = nn.ModuleList(Bottleneck(width, UNITS[kind]) for width in self.network.widths).to(device)
         self.read = tuple(read)
         self.head = CosineHead(sum(len(self.columns[it]) for it in read), classes).to(device)
 
@@ -261,7 +261,7 @@ class PathModel(MultiHeadModel):
         if sorted(architecture) != ["path_of", "paths", "units"]:
             raise ValueError("it is not the architecture of paths through a pretrained network")
         for place, kind in architecture["units"]:
-            self._add_unit(place, kind, UNITS[kind](self.network.widths[place]))
+            self._add_unit(place, kind, Bottleneck(self.network.widths[place], UNITS[kind]))
         self.paths = [Path(tuple(it["layers"]), tuple(it["units"])) for it in architecture["paths"]]
         for number in architecture["path_of"]:
             self.take(number)

@@ -56,9 +56,7 @@ class SeuAdapt(Method):
         """Options of the search on a pretrained network."""
 
         adapted: PositiveInt = Field(3, description="last layers of the encoder that a unit may follow")
-        unit: Literal["none", "linear4", "linear16", "linear64", "depthwise16", "scale_shift"] = Field(
-            "none", description="kind of new units"
-        )
+        unit: Literal["none", "linear4", "linear16", "linear64"] = Field("none", description="kind of new units")
         margin: NonNegativeFloat = Field(0.1, description="accuracy by which anything new must be better to be taken")
         width: PositiveInt = Field(1024, description="numbers that are read at most: the last layers that fit in")
 

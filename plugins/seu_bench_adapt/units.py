@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import torch
@@ -22,51 +22,23 @@ class Bottleneck(nn.Module):
     Args:
         channels: C of maps ``[N, C, h, w]``, or of tokens ``[N, L, C]``.
         width: channels between D and U.
-        depthwise: whether a depthwise 3x3 convolution follows D, for maps alone.
     """
 
-    def __init__(self, channels: int, width: int, *, depthwise: bool = False) -> None:
+    def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         self.down, self.up = nn.Linear(channels, width), nn.Linear(width, channels)
-        self.mixing = nn.Conv2d(width, width, 3, padding=1, groups=width) if depthwise else None
         nn.init.zeros_(self.up.weight)
         nn.init.zeros_(self.up.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Output of a layer -> the same, adapted; tokens through a depthwise convolution are a RequestError."""
-        if self.mixing is not None and x.dim() != 4:
-            what = "a depthwise unit adapts maps, and the layers of this encoder put out tokens"
-            raise RequestError(what, where="unit", remedy="give unit=linear16")
+        """Output of a layer -> the same, adapted."""
         at = 1 if x.dim() == 4 else -1
-        hidden = self.down(x.movedim(at, -1))
-        if self.mixing is not None:
-            hidden = self.mixing(hidden.movedim(-1, 1)).movedim(1, -1)
-        added: Tensor = self.up(functional.relu(hidden)).movedim(-1, at)
+        added: Tensor = self.up(functional.relu(self.down(x.movedim(at, -1)))).movedim(-1, at)
         return x + added
 
 
-class ScaleShift(nn.Module):
-    """``(1 + s) x + b`` for each channel, the identity at first (D. Lian et al., "Scaling & Shifting Your Features",
-    NeurIPS 2022)."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.scale, self.shift = nn.Parameter(torch.zeros(channels)), nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Output of a layer -> the same, adapted."""
-        shape = (-1, 1, 1) if x.dim() == 4 else (-1,)
-        return x + x * self.scale.view(shape) + self.shift.view(shape)
-
-
-#: Kinds of units, made for a number of channels.
-UNITS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
-    "linear4": lambda channels: Bottleneck(channels, 4),
-    "linear16": lambda channels: Bottleneck(channels, 16),
-    "linear64": lambda channels: Bottleneck(channels, 64),
-    "depthwise16": lambda channels: Bottleneck(channels, 16, depthwise=True),
-    "scale_shift": ScaleShift,
-}
+#: Kinds of units, by the channels between their two layers.
+UNITS: Final[Mapping[str, int]] = {"linear4": 4, "linear16": 16, "linear64": 64}
 
 
 class AdaptedEncoder:

@@ -104,6 +104,12 @@ class TaughtExemplars(Exemplars):
         """Number of classes of the tasks learned so far."""
         return sum(self.plan.classes_per_task[: self.learned])
 
+    @property
+    def present(self) -> int:
+        """Number of classes of the task that is learned, those that come back among them."""
+        task = self.plan.tasks[self.learned]
+        return len(task.labels or range(task.num_classes))
+
     def before_task(self, task: TaskData) -> None:
         """Have the network teach itself, from the second task on."""
         if self.learned:
@@ -125,7 +131,7 @@ class TaughtExemplars(Exemplars):
 
     def distilled_loss(self, x: Tensor, y: Tensor, logits: Tensor) -> Tensor:
         """Return ``(1 - l) CE(y, logits) + l CE(softmax(t / T), logits / T)`` with the teacher's answers t for the
-        earlier classes, T = 2 and l the share of earlier classes; without a teacher the first alone.
+        earlier classes, T = 2 and l the share of classes that are not the task's; without a teacher the first alone.
 
         Args:
             x: images ``[N, C, H, W]``.
@@ -136,7 +142,7 @@ class TaughtExemplars(Exemplars):
         if not self.teacher:
             return loss
         old, taught = self.earlier, softmax(self.ask_teacher(x) / TEMPERATURE, dim=1)
-        share = old / logits.shape[1]
+        share = 1 - self.present / logits.shape[1]
         return (1 - share) * loss + share * cross_entropy(logits[:, :old] / TEMPERATURE, taught)
 
     def after_task(self, task: TaskData) -> None:

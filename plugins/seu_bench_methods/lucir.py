@@ -87,7 +87,7 @@ class Lucir(TaughtExemplars):
         if not self.teacher:
             return loss
         turned = 1 - cosine_similarity(self._features, self.ask_teacher(x, "backbone")).mean()
-        weight = self.options.less_forget * math.sqrt(old / max(1, logits.shape[1] - old))
+        weight = self.options.less_forget * math.sqrt(old / self.present)
         return loss + weight * turned + margin_loss(self._cosines, y, old)
 
 

@@ -8,15 +8,16 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from seu_bench import Balanced, Method
+from seu_bench import Balanced, Method, Reservoir
 from seu_bench.training import TaskData
-from seu_bench_methods.replay import ReplayOptions
+from seu_bench_methods.replay import ReplayOptions, make_memory
 
 
 class Mir(Method):
     """Replay of what is interfered with most (Aljundi et al. 2019)."""
 
     name = "mir"
+    online = True  # its memory then needs no end of a task
 
     class Options(ReplayOptions):
         """Options of maximally interfered retrieval."""
@@ -27,17 +28,17 @@ class Mir(Method):
 
     def setup(self) -> None:
         """Begin with an empty memory, in which each label has the same share."""
-        each = self.options.memory_per_class
-        self.memory = Balanced(self.options.memory, each=each, by="class" if each else "label")
+        self.memory = make_memory(self.options, self.plan, "label")
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """``CE(x, y) + CE(x', y')``, where of a sample of the memory ``x'`` are those images whose loss a step of plain
         gradient descent on ``CE(x, y)`` would raise most."""
-        loss = cross_entropy(logits, y)
-        if not len(self.memory):
+        loss, count = cross_entropy(logits, y), self.options.batch_size_mem or self.train_mb_size
+        old = self.memory.draw(max(self.options.subsample, count)) if len(self.memory) else None
+        if isinstance(self.memory, Reservoir):
+            self.memory.add(x=x, y=y, task=task)
+        if old is None:
             return loss
-        count = self.options.batch_size_mem or self.train_mb_size
-        old = self.memory.draw(max(self.options.subsample, count))
         named = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
         gradients = torch.autograd.grad(loss, list(named.values()), retain_graph=True, materialize_grads=True)
         rate = self.optimizer.param_groups[0]["lr"]
@@ -52,4 +53,5 @@ class Mir(Method):
 
     def after_task(self, task: TaskData) -> None:
         """Keep images of the task."""
-        self.memory.add_images(task.train)
+        if isinstance(self.memory, Balanced):
+            self.memory.add_images(task.train)

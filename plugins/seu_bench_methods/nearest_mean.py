@@ -55,6 +55,7 @@ class NearestMean(Method):
     inputs = ("image", "features")
     reference = REFERENCE_ROWS["nearest_mean"]
     after_task_stage = "means"
+    online = True  # the means are the same wherever tasks end
     model: ClassMeans
 
     class Options(UntrainedOptions):

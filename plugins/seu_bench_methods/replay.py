@@ -6,9 +6,11 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from seu_bench import Balanced, Method
+from seu_bench import Balanced, Method, Reservoir
 from seu_bench.config import BackboneOptions, MemoryOptions
+from seu_bench.data import StreamPlan
 from seu_bench.training import TaskData
+from seu_bench.training.memories import Grouping
 
 
 class ReplayOptions(BackboneOptions, MemoryOptions):
@@ -19,26 +21,38 @@ class ReplayOptions(BackboneOptions, MemoryOptions):
     )
 
 
+def make_memory(options: MemoryOptions, plan: StreamPlan, by: Grouping) -> Balanced | Reservoir:
+    """Make an empty memory: of online streams a reservoir, which is shown batch by batch; of others one in which each
+    class has its share, or each group ``by`` where ``options`` give images in all."""
+    each = options.memory_per_class
+    if plan.online:
+        return Reservoir(options.memory or (each or 1) * sum(plan.classes_per_task))
+    return Balanced(options.memory, each=each, by="class" if each else by)
+
+
 class Replay(Method):
     """Experience replay from a balanced memory."""
 
     name = "replay"
+    online = True  # its memory then needs no end of a task
     Options = ReplayOptions
 
     options: ReplayOptions
 
     def setup(self) -> None:
         """Begin with an empty memory, in which each task has the same share."""
-        each = self.options.memory_per_class
-        self.memory = Balanced(self.options.memory, each=each, by="class" if each else "task")
+        self.memory = make_memory(self.options, self.plan, "task")
 
     def extend_batch(self, x: Tensor, y: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Put remembered images behind the new ones: the loss is the mean over all."""
-        if not len(self.memory):
+        """Put remembered images behind the new ones: the loss is the mean over all; a reservoir then sees the batch."""
+        old = self.memory.draw(self.options.batch_size_mem or self.train_mb_size) if len(self.memory) else None
+        if isinstance(self.memory, Reservoir):
+            self.memory.add(x=x, y=y, task=task)
+        if old is None:
             return x, y, task
-        old = self.memory.draw(self.options.batch_size_mem or self.train_mb_size)
         return torch.cat([x, old.x]), torch.cat([y, old.y]), torch.cat([task, old.task])
 
     def after_task(self, task: TaskData) -> None:
         """Keep images of the task."""
-        self.memory.add_images(task.train)
+        if isinstance(self.memory, Balanced):
+            self.memory.add_images(task.train)

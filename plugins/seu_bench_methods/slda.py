@@ -108,6 +108,7 @@ class Slda(Method):
     name = "slda"
     inputs = ("image", "features")
     after_task_stage = "moments"
+    online = True  # the moments are the same wherever tasks end
     model: Discriminant
 
     class Options(UntrainedOptions):

@@ -66,6 +66,7 @@ def _document(run: ResolvedRun, *, measure: bool) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         **{name: list(getattr(cost, name)) for size in _SIZES for name in (size, f"{size}_min")},
         "mask_bits": list(cost.mask_bits),
+        "mask_bits_min": list(cost.mask_bits_min or cost.mask_bits),
         "image_passes": cost.image_passes,
         "train_flops": cost.train_flops,
         "train_flops_min": cost.train_flops_min,
@@ -82,7 +83,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 
     yield "{strategy} on {benchmark} version {benchmark_version}, protocol {protocol}".format(**document)
     for task, name in enumerate(document["tasks"]):
-        masks = f" and {document['mask_bits'][task]:,} bits of masks" if document["mask_bits"] else ""
+        masks = f" and {format_range('mask_bits', task)} bits of masks" if document["mask_bits"] else ""
         kept = f"; {format_range('memory_bytes', task)} bytes kept" if document["memory_bytes"] else ""
         sizes = f"{format_range('params_total', task)} parameters{masks}; {format_range('macs', task)}"
         yield f"  after task {task} ({name}): {sizes} multiply-accumulates per image{kept}"

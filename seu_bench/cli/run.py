@@ -20,7 +20,7 @@ from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.building import make_leaderboards
 from seu_bench.results.labels import benchmark_title, why_not_ranked
 from seu_bench.results.metric import Metric
-from seu_bench.results.record_metrics import METRICS, has_unequal_tasks, measured_rows
+from seu_bench.results.record_metrics import METRICS, OVER_IMAGES, measured_rows, says_more
 from seu_bench.results.reference_rows import reference_of
 from seu_bench.utils.text import format_bytes, format_seconds, printable_lines
 
@@ -44,8 +44,8 @@ _LONG: Final = 3600.0
 _MOST_TASKS: Final = 20
 #: Metrics of a summary.
 _SUMMARY: Final = (
-    *("acc", "learning_acc", "image_acc", "balanced_acc", "avg_incremental_acc", "task_accuracy", "forgetting"),
-    *("params_total", "memory_bytes", "train_seconds", "image_passes"),
+    *("acc", "learning_acc", "image_acc", "balanced_acc", "avg_incremental_acc", "avg_incremental_image_acc"),
+    *("task_accuracy", "forgetting", "params_total", "memory_bytes", "train_seconds", "image_passes"),
 )
 
 
@@ -163,7 +163,7 @@ def summary_lines(record: Record, results: Path, metrics: Mapping[str, Metric] =
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key in _SUMMARY:
-        if record.metrics.get(key) is not None and (key != "image_acc" or has_unequal_tasks(record)):
+        if record.metrics.get(key) is not None and (key not in OVER_IMAGES or says_more(record, key)):
             table.add_row(
                 f"  {(metrics[key].column or key).partition(' (')[0]}", metrics[key].format(record.metrics[key])
             )

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from seu_bench.config.options import Frozen, did_you_mean, flatten_options
 from seu_bench.config.protocol import ProtocolSpec
-from seu_bench.config.streams import Fraction, Stream, StreamSpec, stream_identity, title_of
+from seu_bench.config.streams import Fraction, OnlineStream, Stream, StreamSpec, stream_identity, title_of
 from seu_bench.config.toml_file import OwnPath, read_toml, validate_document
 
 #: The page that describes benchmark files.
@@ -118,6 +118,13 @@ class BenchmarkSpec(Frozen):
     def _require_default(self) -> Self:
         if self.default_protocol not in self.protocols:
             raise ValueError(f"default_protocol {self.default_protocol!r} is not one of {', '.join(self.protocols)}")
+        return self
+
+    @model_validator(mode="after")
+    def _require_one_pass(self) -> Self:
+        trained = [it.training for it in self.protocols.values()]
+        if isinstance(self.stream, OnlineStream) and any({it.epochs, it.first_epochs or 1} != {1} for it in trained):
+            raise ValueError("an online stream is seen once: training.epochs of every protocol is 1")
         return self
 
     @classmethod
@@ -309,6 +316,10 @@ def _complete(
     own = document.get("protocols", {})
     if isinstance(own, Mapping):
         document["protocols"] = merge_tables(STANDARD_PROTOCOLS, own)
+        stream = document.get("stream")
+        if isinstance(stream, dict) and stream.get("kind") == "online":
+            once = {name: {"training": {"epochs": 1}} for name in document["protocols"]}
+            document["protocols"] = merge_tables(merge_tables(STANDARD_PROTOCOLS, once), own)
     spec = validate_document(BenchmarkSpec, document, what, _GUIDE, file, faults, options)
     for name in [name for name, it in spec.protocols.items() if it.stream and whole]:
         _complete(copy.deepcopy(whole), {}, what, file, name)

@@ -155,6 +155,7 @@ class ProtocolSpec(Frozen):
 
     Attributes:
         ranked: whether its records enter leaderboards.
+        memory: images that a strategy with an option of this name keeps; ``None``: as many as by its default.
         stream: keys of the benchmark's ``[stream]`` that are others by this protocol.
         strategies, searchers, creators: values of their options, by name.
         tuned: files of ``seu-bench tune`` laid over these, by strategy, or by strategy, searcher and creator joined
@@ -163,6 +164,7 @@ class ProtocolSpec(Frozen):
 
     summary: str = ""
     ranked: bool = True
+    memory: PositiveInt | None = None
     images: ImageLimits = ImageLimits()
     eval_batch_size: PositiveInt = 512
     stream: dict[str, Any] = Field(default_factory=dict)

@@ -346,7 +346,7 @@ class RunSpec(ResultFields):
         """Values of the protocol that decide a run."""
         # Options by strategy, searcher and creator, and the backbone, are among this run's own where they concern it;
         # keys of the stream are among the benchmark's.
-        texts_and_options = {"summary", "ranked", "stream", "strategies", "searchers", "creators", "tuned"}
+        texts_and_options = {"summary", "ranked", "memory", "stream", "strategies", "searchers", "creators", "tuned"}
         identity = self.protocol.model_dump(mode="json", exclude={*texts_and_options, "model"})
         images = {key: it for key, it in identity["images"].items() if it is not None or not key.endswith("per_class")}
         model = self.protocol.model

@@ -93,6 +93,9 @@ def _class(value: Any) -> Any:
 #: A class by its label, or by its name in the data set.
 ClassLabel: TypeAlias = Annotated[int | str, BeforeValidator(_class)]
 
+#: By label, by the run's seed, by one of its own, or as listed.
+ClassOrder: TypeAlias = Literal["natural", "shuffled"] | NonNegativeInt | tuple[ClassLabel, ...]
+
 #: What a sample is: pixels, numbers, or ids of tokens.
 InputKind: TypeAlias = Literal["image", "features", "tokens"]
 
@@ -137,7 +140,7 @@ class ClassSplit(Stream):
     classes_per_task: PositiveInt | None = Field(None, validation_alias=AliasChoices("classes_per_task", "then"))
     first: PositiveInt | None = Field(None, validation_alias=AliasChoices("first", "first_task"))
     groups: tuple[tuple[ClassLabel, ...], ...] | None = None
-    class_order: Literal["natural", "shuffled"] | NonNegativeInt | tuple[ClassLabel, ...] = "natural"
+    class_order: ClassOrder = "natural"
     sessions: PositiveInt = 1
     order: Literal["shuffled", "fixed"] | tuple[NonNegativeInt, ...] = "shuffled"
     validation: Validation = 0.10
@@ -267,7 +270,29 @@ class DrawnTasks(Stream):
         return self
 
 
-StreamSpec: TypeAlias = Annotated[ClassSplit | Permutation | DatasetSequence | DrawnTasks, Field(discriminator="kind")]
+class OnlineStream(Stream):
+    """Each image of a data set once, in segments that share classes (i-Blurry; H. Koh et al., "Online Continual
+    Learning on Class Incremental Blurry Task Configuration with Anytime Inference", ICLR 2022).
+
+    Of the classes the share ``disjoint`` is in one segment each. Each other class has one, too, in which most of its
+    images come; the share ``blur`` of them comes in the other segments, in each as many.
+    """
+
+    validation: ClassVar[float] = 0.0  # nothing is selected
+
+    kind: Literal["online"]
+    scenario: Literal["class"] = "class"
+    dataset: str
+    tasks: Annotated[int, Field(ge=2, le=1000)] = 5
+    disjoint: Share = 0.5
+    blur: Share = 0.1
+    class_order: ClassOrder = "shuffled"
+    input: InputSpec = InputSpec()
+
+
+StreamSpec: TypeAlias = Annotated[
+    ClassSplit | Permutation | DatasetSequence | DrawnTasks | OnlineStream, Field(discriminator="kind")
+]
 
 
 def stream_inputs(stream: Stream) -> list[InputSpec]:
@@ -276,7 +301,7 @@ def stream_inputs(stream: Stream) -> list[InputSpec]:
         return [task.input for task in stream.tasks.values()]
     if isinstance(stream, DrawnTasks):
         return [*stream.sources.values()]
-    return [stream.input] if isinstance(stream, ClassSplit | Permutation) else []
+    return [stream.input] if isinstance(stream, ClassSplit | Permutation | OnlineStream) else []
 
 
 def stream_identity(stream: Stream) -> dict[str, Any]:

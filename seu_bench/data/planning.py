@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.protocol import ImageLimits
 from seu_bench.config.run import Evaluation
-from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, Permutation, Scenario
+from seu_bench.config.streams import DrawnTasks, InputKind, InputSpec, OnlineStream, Permutation, Scenario
 from seu_bench.data.dataset import DatasetInfo, InputShape
 from seu_bench.data.tasks import TaskSpec, class_names, ordered_tasks, refusal, shuffle_indices
 from seu_bench.errors import RequestError
@@ -40,6 +40,7 @@ class TaskPlan:
         class_names: of these outputs, in their order; numbers where the data set names none.
         labels: of its images, which are the outputs that answer for its classes: ``0 .. num_classes-1``, or numbered
             over all tasks as they are first learned, where one head answers with the classes of all tasks.
+        tested: number of its first ``labels`` that it has test images of; ``None``: all.
         is_one_class: whether all of its images are of one class, and no other can be answered: every answer is right.
     """
 
@@ -52,6 +53,12 @@ class TaskPlan:
     class_names: tuple[str, ...] = ()
     is_one_class: bool = False
     labels: tuple[int, ...] = ()
+    tested: int | None = None
+
+    @property
+    def test_labels(self) -> tuple[int, ...]:
+        """Labels of its test images."""
+        return self.labels[: self.tested]
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class StreamPlan:
         scenario: whether learners are told the task of an image, and what they are asked.
         kind, vocabulary: of a sample, as of :class:`~seu_bench.data.dataset.InputShape`.
         open_ended: whether further tasks may follow, so that nothing may hang on how many there are.
+        online: whether each image is seen once, and nothing may hang on where a task begins or ends.
     """
 
     channels: int
@@ -76,6 +84,7 @@ class StreamPlan:
     kind: InputKind = "image"
     vocabulary: int | None = None
     open_ended: bool = False
+    online: bool = False
 
     @property
     def input(self) -> InputShape:
@@ -167,7 +176,10 @@ def plan_stream(
     for task in tasks:
         info = infos[task.dataset]
         if task.per_class is not None:
-            sizes = [[len(range(it)[task.part(it)]) for it in pools[task.dataset, label]] for label in task.labels]
+            sizes = [
+                [len(range(it)[task.part(place, it)]) for it in pools[task.dataset, label]]
+                for place, label in enumerate(task.labels)
+            ]
             learned, valid = (sum(min(task.per_class[side], pool[side]) for pool in sizes) for side in (0, 1))
             if task.session[1] > 1 and not (all(pool[0] for pool in sizes) and (valid or not spec.stream.validates)):
                 what = f"has a task {task.name!r} with {learned} training and {valid} validation images"
@@ -200,12 +212,20 @@ def plan_stream(
                 class_names=class_names(info, added) or tuple(map(str, added)),
                 is_one_class=scenario != "class" and sum(map(bool, _each(info, "train", task.labels))) < 2,
                 labels=tuple(numbers),
+                tested=task.tested,
             )
         )
     sample = shapes[tasks[0].name]
-    order = tuple(task.index for task in tasks)
-    open_ended = all(task.input.normalise == "first_task" for task in tasks)
-    return StreamPlan(*sample.sides, tuple(plans), order, scenario, sample.kind, sample.vocabulary, open_ended)
+    return StreamPlan(
+        *sample.sides,
+        tuple(plans),
+        tuple(task.index for task in tasks),
+        scenario,
+        sample.kind,
+        sample.vocabulary,
+        open_ended=all(task.input.normalise == "first_task" for task in tasks),
+        online=isinstance(spec.stream, OnlineStream),
+    )
 
 
 def _validation_images(spec: BenchmarkSpec, task: TaskSpec, pool: int) -> int:
@@ -242,8 +262,8 @@ def _images(info: DatasetInfo, split: str, task: TaskSpec) -> int:
     if most is None and task.takes_all:
         return int(total)
     if most is None and getattr(info, f"{split}_per_class") is None:
-        return int(total * len(task.labels) // info.num_classes)
-    return sum(min(count, most or count) for count in _each(info, split, task.labels))
+        return int(total * len(task.test_labels) // info.num_classes)
+    return sum(min(count, most or count) for count in _each(info, split, task.test_labels))
 
 
 def _input_shape(info: DatasetInfo, spec: InputSpec, encoder: StreamEncoder | None) -> InputShape:
@@ -318,9 +338,9 @@ def class_rows(tasks: Sequence[TaskSpec], labels: Mapping[str, Rows], seed: int)
 
     def take(task: TaskSpec, side: int, most: int) -> Rows:
         rows = [np.zeros(0, dtype=np.int64)]
-        for label in task.labels:
+        for place, label in enumerate(task.labels):
             pool = pools[task.dataset, label][side]
-            pool = pool[task.part(len(pool))]
+            pool = pool[task.part(place, len(pool))]
             count, start = min(most, len(pool)), taken[task.dataset, label, side]
             rows.append(pool[(start + np.arange(count)) % max(1, len(pool))])
             taken[task.dataset, label, side] += count

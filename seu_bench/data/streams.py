@@ -71,10 +71,10 @@ class TaskStream:
         names = ("train", "valid", "test")
         streams = {name: [TaskDataset.of(getattr(task, name)) for task in self.tasks] for name in names}
         scenario: CLScenario[Any] = with_task_labels(benchmark_from_datasets(**streams))
-        for stream in scenario.streams.values():
+        for name, stream in scenario.streams.items():
             for experience, task in zip(stream, self.plan.tasks, strict=True):
                 # Avalanche leaves this unset or makes it a set; its own MultiHeadClassifier wants a list.
-                experience.classes_in_this_experience = list(task.labels)
+                experience.classes_in_this_experience = list(task.test_labels if name == "test" else task.labels)
         return scenario
 
 
@@ -201,8 +201,8 @@ def _split_rows(
     training and validation images of a task that asks for so many of each class.
     """
     pool, test = (
-        np.arange(len(split)) if task.takes_all else np.flatnonzero(np.isin(split.labels, task.labels))
-        for split in (data.train, data.test)
+        np.arange(len(split)) if task.takes_all else np.flatnonzero(np.isin(split.labels, labels))
+        for split, labels in ((data.train, task.labels), (data.test, task.test_labels))
     )
     if not len(pool) or not (len(test) or evaluation == "validation"):
         what = f"has a task {task.name!r} without {'test' if len(pool) else 'training'} images"
@@ -220,7 +220,7 @@ def _split_rows(
             raise refusal(spec, task.dataset, "stream.validation", what, remedy)
         return train[: limits.train], valid[:kept][: limits.valid], valid[kept:][: limits.test]
     if task.test_per_class is not None:
-        of_class = (test[data.test.labels[test] == label] for label in task.labels)
+        of_class = (test[data.test.labels[test] == label] for label in task.test_labels)
         test = np.sort(np.concatenate([_subset(images, task.test_per_class) for images in of_class]))
     return train[: limits.train], valid[: limits.valid], len(data.train) + _subset(test, limits.test)
 

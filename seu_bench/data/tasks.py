@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from seu_bench.config.benchmark import BenchmarkSpec
 from seu_bench.config.options import did_you_mean
 from seu_bench.config.protocol import ImageLimits
-from seu_bench.config.streams import ClassSplit, DatasetSequence, DrawnTasks, InputSpec, Permutation, Stream
+from seu_bench.config.streams import (
+    ClassSplit,
+    DatasetSequence,
+    DrawnTasks,
+    InputSpec,
+    OnlineStream,
+    Permutation,
+    Stream,
+)
 from seu_bench.data.dataset import DatasetInfo
 from seu_bench.errors import RequestError
 
@@ -36,6 +44,9 @@ class TaskSpec:
         per_class: most training and validation images of each class; ``None``: all, of which a share validates.
         test_per_class: most test images of each class; ``None``: all.
         session: which part of its classes' images it learns, and how many parts they are cut into.
+        spans: of each class where the part of its images that it learns begins and ends, as shares; in place of
+            ``session``. Those of ``per_class`` are then of all tasks together.
+        tested: number of its first classes that it has test images of; ``None``: all.
     """
 
     name: str
@@ -48,11 +59,22 @@ class TaskSpec:
     per_class: tuple[int, int] | None = None
     test_per_class: int | None = None
     session: tuple[int, int] = (0, 1)
+    spans: tuple[tuple[float, float], ...] | None = None
+    tested: int | None = None
 
-    def part(self, images: int) -> slice:
-        """Which of so many images of a class are those of its session."""
-        place, count = self.session
-        return slice(images * place // count, images * (place + 1) // count)
+    @property
+    def test_labels(self) -> tuple[int, ...]:
+        """Labels of its test images."""
+        return self.labels[: self.tested]
+
+    def part(self, place: int, images: int) -> slice:
+        """Which of so many images of the class at a place it learns."""
+        if self.spans is not None:
+            images = min(images, self.per_class[0]) if self.per_class else images
+            start, stop = self.spans[place]
+            return slice(round(start * images), round(stop * images))
+        turn, count = self.session
+        return slice(images * turn // count, images * (turn + 1) // count)
 
     def class_keys(self, info: DatasetInfo) -> list[Hashable]:
         """Return what tells each of its classes from other classes of the stream.
@@ -124,6 +146,8 @@ def _ordered_tasks(spec: BenchmarkSpec, infos: Mapping[str, DatasetInfo], seed: 
             TaskSpec(f"permutation {index}", index, name, stream.input, labels, takes_all=True)
             for index in range(stream.tasks)
         ]
+    elif isinstance(stream, OnlineStream):
+        tasks = _segments(spec, stream, infos[stream.dataset], seed)
     else:
         info = infos[stream.dataset]
         groups = class_groups(spec, stream, info, seed)
@@ -287,15 +311,46 @@ def class_groups(spec: BenchmarkSpec, stream: ClassSplit, info: DatasetInfo, see
         what = f"has tasks of {most} classes, but {stream.dataset!r} has {info.num_classes}"
         key = "stream.first (first_task)" if first > width else "stream.classes_per_task (then)"
         raise refusal(spec, stream.dataset, key, what, f"give {info.num_classes} at most")
+    labels = _ordered_labels(spec, stream, info, seed)
+    return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
+
+
+def _ordered_labels(spec: BenchmarkSpec, stream: ClassSplit | OnlineStream, info: DatasetInfo, seed: int) -> list[int]:
+    """All labels in the order in which a stream cuts them into tasks."""
     labels = list(range(info.num_classes))
     if isinstance(stream.class_order, tuple):
         if sorted(order := [int(label) for label in stream.class_order]) != labels:
             what = f"has an order of {len(order)} classes that is not one of the {len(labels)} of {stream.dataset!r}"
             raise refusal(spec, stream.dataset, "stream.class_order", what, f"name each of 0 to {labels[-1]} once")
-        labels = order
-    elif stream.class_order != "natural":
+        return order
+    if stream.class_order != "natural":
         labels = shuffle_indices(len(labels), seed if stream.class_order == "shuffled" else stream.class_order).tolist()
-    return [tuple(labels[slice(*cut)]) for cut in pairwise([0, *range(first, len(labels), width), len(labels)])]
+    return labels
+
+
+def _segments(spec: BenchmarkSpec, stream: OnlineStream, info: DatasetInfo, seed: int) -> list[TaskSpec]:
+    """The segments of an online stream, each with the classes of its own first, of which it has test images.
+
+    Classes go to segments in turn, first all disjoint ones. Each image is in one segment: of a blurry class the first
+    images are in its own, the others in the segments that follow it, and then in those before it.
+    """
+    count, labels = stream.tasks, _ordered_labels(spec, stream, info, seed)
+    if count > len(labels):
+        what = f"has {count} tasks, and {stream.dataset!r} has {len(labels)} classes, of which each needs one at least"
+        raise refusal(spec, stream.dataset, "stream.tasks", what, f"give {len(labels)} at most")
+    first_blurry = round(stream.disjoint * len(labels))
+    bounds = [0.0, *(1 - stream.blur * (1 - turn / (count - 1)) for turn in range(count))]
+    tasks = []
+    for index in range(count):
+        spans = {labels[place]: (0.0, 1.0) for place in range(index, first_blurry, count)}
+        for turn in range(count if stream.blur else 1):
+            places = range((index - turn) % count, len(labels), count)
+            spans |= {labels[place]: (bounds[turn], bounds[turn + 1]) for place in places if place >= first_blurry}
+        tested = len(range(index, len(labels), count))
+        name = f"{index + 1}: {task_title([*spans][:tested], info)}"
+        task = TaskSpec(name, index, stream.dataset, stream.input, tuple(spans), per_class=(info.num_train, 0))
+        tasks.append(replace(task, spans=tuple(spans.values()), tested=tested))
+    return tasks
 
 
 def refusal(spec: BenchmarkSpec, dataset: str, key: str, what: str, remedy: str) -> RequestError:
@@ -330,7 +385,7 @@ def number_classes(spec: BenchmarkSpec, info_of: Callable[[str], DatasetInfo]) -
     ``info_of`` describes a data set by name; it is asked for those alone of which a class is named.
     """
     stream = spec.stream
-    if isinstance(stream, ClassSplit) and isinstance(stream.class_order, tuple):
+    if isinstance(stream, ClassSplit | OnlineStream) and isinstance(stream.class_order, tuple):
         ordered = _labels(spec, stream.dataset, stream.class_order, "class_order", info_of)
         return spec.model_copy(update={"stream": stream.model_copy(update={"class_order": ordered})})
     if isinstance(stream, ClassSplit) and stream.groups is not None:

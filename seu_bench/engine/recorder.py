@@ -71,6 +71,8 @@ class RunRecorder:
         found = make_attached(record.attach)
         self.attached = {path: it for path, it in found.items() if isinstance(it, PluginMetric)}
         self.attached_values = AttachedValues([*self.attached.values()])
+        #: Of each task the accuracy before it is learned, and before anything is, where one head answers for all.
+        self.forward: list[tuple[float | None, float | None]] = []
         self._stages: list[StageRecord] = []
         self._unstable = False
         self._began = time.perf_counter()
@@ -179,6 +181,7 @@ class RunRecorder:
         if before.environment != now.environment and before.environment not in earlier:
             earlier.append(before.environment)
         self.matrix.matrix = [list(row) for row in before.accuracy_matrix]
+        self.forward = list(before.forward_accuracies)
         if before.task_class_counts:
             self.matrix.class_counts = [list(counts) for counts in before.task_class_counts]
         if self.matrix.confusion and before.task_confusion:
@@ -227,6 +230,7 @@ class RunRecorder:
             "accuracy_matrix": tuple(tuple(row) for row in self.matrix.matrix),
             "task_confusion": tuple(map(tuple, self.matrix.confusion)),
             "task_class_counts": tuple(map(tuple, self.matrix.class_counts)) if any(self.matrix.class_counts) else (),
+            "forward_accuracies": tuple(self.forward),
             **{name: tuple(values) for name, values in self.sizes.result().items()},
             "memory_by_kind": dict(self.sizes.memory_by_kind),
             "stages": tuple(self._stages),
@@ -302,7 +306,7 @@ def stream_fields(plan: StreamPlan) -> dict[str, Any]:
         "task_order": plan.order,
         "task_names": tuple(task.name for task in plan.tasks),
         "task_classes": plan.classes_per_task,
-        "task_labels": tuple(task.labels for task in plan.tasks) if plan.repeats_classes else (),
+        "task_labels": tuple(task.test_labels for task in plan.tasks) if plan.repeats_classes else (),
         "task_class_names": names if any(names := tuple(task.class_names for task in plan.tasks)) else (),
         "one_class_tasks": plan.one_class_tasks,
         "task_images": tuple((task.num_train, task.num_valid, task.num_test) for task in plan.tasks),

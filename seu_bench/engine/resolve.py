@@ -14,7 +14,7 @@ from seu_bench.config.common_options import BackboneOptions, SelectingOptions, S
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.encoding import StreamEncoder
@@ -24,6 +24,7 @@ from seu_bench.data.sources import definition_source
 from seu_bench.data.tasks import dataset_names, number_classes
 from seu_bench.engine.encoders import add_encoder, describe_encoder, find_encoder
 from seu_bench.engine.environment import require_memory
+from seu_bench.engine.online import require_online
 from seu_bench.engine.tuned_files import find_tuned
 from seu_bench.errors import DataError, RequestError, ScenarioError, SeuBenchError, UnknownNameError
 from seu_bench.plugin.code import describe_code, file_digest
@@ -229,14 +230,15 @@ def choose_strategy(
 ) -> ChosenStrategy:
     """Look up the strategy, searcher and creator of a request, and layer their options, given ones on top.
 
-    Below those are the preset's, the ``defaults``, the protocol's, and a network that takes the ``samples``;
+    Below those are the preset's, the ``defaults``, the protocol's, its memory, a network that takes the ``samples``;
     ``on_encoder`` it is a linear head, whatever the protocol's. A RequestError says what does not fit together.
     """
     factory = registry.strategies.find(request.strategy).factory
     parts, below = split_by_prefix(given), split_by_prefix(defaults or {})
     backbone = "linear" if on_encoder else protocol.model.backbone or _usual_backbone(registry, factory, samples)
-    network = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
-    layers = network, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
+    usual: dict[str, Any] = {"backbone": backbone} if backbone and issubclass(factory.options, BackboneOptions) else {}
+    usual |= {"memory": protocol.memory} if protocol.memory and "memory" in factory.options.model_fields else {}
+    layers = usual, protocol.strategies.get(request.strategy, {}), below[""], parts[""]
     # An unknown preset is left to the options' own validation.
     chosen = next((layer["preset"] for layer in reversed(layers) if "preset" in layer), "default")
     values_of_preset = factory.presets.get(str(chosen), {})
@@ -296,6 +298,8 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     layers = benchmark.protocols[protocol_name], given, chosen if is_default else {}
     samples = next(iter(kinds.values()))
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
+    if isinstance(benchmark.stream, OnlineStream):
+        require_online(registry, request, picked.options)
     picked = picked if benchmark.stream.validates else _without_validation(request, picked)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")

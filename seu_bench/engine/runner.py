@@ -24,6 +24,7 @@ from seu_bench.engine.run_folder import RunFolder
 from seu_bench.engine.saved_model import model_bytes
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, PluginError, RequestError, ResultsError, SeuBenchError
+from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.record import Record, code_fault, record_text
@@ -230,6 +231,8 @@ class _Run:
         fresh, self.strategy = self._build(), self._build()  # one may have begun without the other run
         self.strategy.load_state_dict(fresh.lengthened(parent.state))
         self.recorder.continue_from(parent.record)
+        if self.recorder.forward:
+            self.recorder.forward += self._untrained(fresh, len(self.recorder.forward))
 
     @staticmethod
     def _refuse_learner(reason: str | None, remedy: str) -> None:
@@ -266,6 +269,7 @@ class _Run:
                 continue
             if self.strategy.clock.train_exp_counter <= task:
                 self.recorder.note_features(range(task + 1))
+                self._look_ahead(task)
                 self.strategy.train(experiences, eval_streams=streams)
                 self._pause(Position(task=task, stage="evaluation"))
             self._evaluate(task, test[: task + 1])
@@ -274,12 +278,42 @@ class _Run:
             if number < len(lessons) - 1:
                 self._pause(Position(task=task + 1))
 
-    def _evaluate(self, task: int, tests: Any) -> None:
-        images = sum(planned.num_test for planned in self.stream.plan.tasks[: task + 1])
+    def _look_ahead(self, task: int) -> None:
+        """Measure the accuracy on a task before it is learned, and before anything is, where one head answers for all
+        tasks. A run that is resumed within the task has done so."""
+        forward, strategy = self.recorder.forward, self.strategy
+        if task == 0 and not forward and self.folder.checkpoints.position() is None:
+            forward += self._untrained(strategy, 0)
+        elif task and forward and forward[task][0] is None:
+            forward[task] = (self._accuracy(strategy, task, task - 1), forward[task][1])
+
+    def _untrained(self, strategy: Any, first: int) -> list[tuple[float | None, float | None]]:
+        """What :attr:`RunRecorder.forward` has of the tasks from ``first`` on while none of them is learned."""
+        model, tasks = getattr(strategy, "model", None), range(first, len(self.stream.tasks))
+        is_shared = self.stream.plan.scenario == "domain" and getattr(strategy, "task_inference", None) is None
+        if not is_shared or not isinstance(model, MultiHeadModel) or getattr(strategy, "whole_stream", False):
+            return []
+        return [(None, self._accuracy(strategy, task, 0) if task else None) for task in tasks]
+
+    def _accuracy(self, strategy: Any, task: int, asked: int) -> float | None:
+        """The share of a task's test images that the head of the task ``asked`` answers right; ``None``: it cannot."""
+        images, model, right = self.stream.tasks[task].test, strategy.model, 0
+        # A method that has learned nothing may fail in many ways, and loses nothing but this number.
+        with modes_kept(model), torch.no_grad(), contextlib.suppress(Exception):
+            model.eval()
+            for x, y in images.batches(self.run.spec.protocol.eval_batch_size, shuffle=False):
+                right += int((model.forward_single_task(x, asked).argmax(dim=1) == y).sum())
+            return right / len(images)
+        return None
+
+    def _evaluate(self, task: int, experiences: Any) -> None:
+        tests = [planned.num_test for planned in self.stream.plan.tasks]
+        ahead = dict(enumerate(self.recorder.forward)).get(task, ())
+        images = sum(tests[: task + 1]) + tests[task] * sum(value is not None for value in ahead)
         watch = self.recorder.watch
         watch(StageProgress("evaluation", task, 0, 1, EpochReport(), 0, 0.0))
         began = time.perf_counter()
-        self.strategy.eval(tests)
+        self.strategy.eval(experiences)
         seconds = time.perf_counter() - began
         report = EpochReport(None, self.recorder.mean_accuracy(task))
         watch(StageProgress("evaluation", task, 1, 1, report, images, seconds, done=True))

@@ -43,6 +43,7 @@ _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
         "components",
         "fixed_parameters",
         "inputs",
+        "learns_online",
         "needs_validation",
         "presets",
         "reference",

@@ -38,10 +38,11 @@ from seu_bench.results.record import RECORD_NAME, Record, learner_code
 from seu_bench.results.record_files import DETAILS, read_records
 from seu_bench.results.record_metrics import (
     METRICS,
+    OVER_IMAGES,
     SCENARIO_METRICS,
     complete_matrix,
-    has_unequal_tasks,
     measured_rows,
+    says_more,
 )
 from seu_bench.results.reference_rows import APART, missing_references, reference_of
 from seu_bench.utils.files import refuse_link, write_atomic
@@ -236,8 +237,7 @@ def _board(
         [Row(0, label, runs) for label, runs in zip(labels, chosen.values(), strict=True)], ranked=unranked is None
     )
     measured = {key for run in latest.values() for key, value in run.metrics.items() if value or key not in _RARE}
-    if not any(map(has_unequal_tasks, latest.values())):
-        measured.discard("image_acc")
+    measured -= {name for name in OVER_IMAGES if not any(says_more(run, name) for run in latest.values())}
     first, firsts = records[0], [row.record for row in rows]
     measured -= {metric for metric, scenarios in SCENARIO_METRICS.items() if first.scenario not in scenarios}
     return Leaderboard(

@@ -19,7 +19,7 @@ from seu_bench.config.options import format_errors
 from seu_bench.config.run import MOST_THREADS, Evaluation, Matched, Precision
 from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.metrics import image_acc
+from seu_bench.metrics import avg_incremental_image_acc, image_acc
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import html_table
@@ -236,6 +236,7 @@ class Record(Versioned):
     accuracy_matrix: Matrix = ()
     task_confusion: tuple[tuple[Count, ...], ...] = ()
     task_class_counts: tuple[tuple[tuple[Count, Count], ...], ...] = ()
+    forward_accuracies: tuple[tuple[Share | None, Share | None], ...] = ()
     metrics: dict[str, float | Integer | None] = Field(default_factory=dict)
     attached: dict[str, Measurement | None] = Field(default_factory=dict)
     params_total: tuple[Count, ...] = ()
@@ -407,7 +408,7 @@ def parse_record(content: str | bytes, where: str) -> Record:
 
 
 def _with_present_names(record: Record) -> Record:
-    """Give published records the option ``memory`` and the metric ``image_acc``, which are younger than they are."""
+    """Give published records the option ``memory`` and metrics over images, which are younger than they are."""
     updates: dict[str, Any] = {}
     if "mem_size" in record.options and record.strategy in _MEM_SIZE:
         updates["options"] = _with_memory(record.options)
@@ -418,9 +419,10 @@ def _with_present_names(record: Record) -> Record:
     elif record.strategy in _PER_TASK and "memory" not in record.options:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
-    if record.metrics and "image_acc" not in record.metrics:
-        over_images = image_acc(record.accuracy_matrix, [images for *_, images in record.task_images])
-        updates |= {} if over_images is None else {"metrics": record.metrics | {"image_acc": over_images}}
+    images, functions = [tests for *_, tests in record.task_images], (image_acc, avg_incremental_image_acc)
+    found: dict[str, Any] = {it.__name__: it(record.accuracy_matrix, images) for it in functions}
+    if record.metrics and (absent := {k: it for k, it in found.items() if it is not None and k not in record.metrics}):
+        updates["metrics"] = record.metrics | absent
     return record.model_copy(update=updates) if updates else record
 
 
@@ -465,11 +467,9 @@ def differing_code(
 
 def code_fault(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord]) -> str | None:
     """Say that a run was made with other code than the present, with both; ``None``: it was not, or is not known."""
-    pairs = [
-        f"{code.kind} {code.name!r} of {code}, here {other or 'part of seu-bench'}"
-        for code, other in differing_code(recorded, present)
-    ]
-    return f"the run was made with other code: {'; '.join(pairs)}" if pairs else None
+    pairs = differing_code(recorded, present)
+    told = "; ".join(f"{code.kind} {code.name!r} of {code}, here {it or 'part of seu-bench'}" for code, it in pairs)
+    return f"the run was made with other code: {told}" if pairs else None
 
 
 def refuse_other_code(recorded: Sequence[CodeRecord], present: Sequence[CodeRecord], where: str) -> None:

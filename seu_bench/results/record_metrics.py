@@ -40,6 +40,10 @@ def _matrix(function: Callable[[AccuracyMatrix], float | None]) -> Callable[[Rec
     return lambda record: function(complete_matrix(record))
 
 
+def _test_images(record: Record) -> list[int]:
+    return [images for *_, images in record.task_images]
+
+
 def _confusion(record: Record) -> TaskConfusion | None:
     is_counted = record.scenario == "class" and len(record.task_confusion) == len(complete_matrix(record)) > 0
     return record.task_confusion if is_counted else None
@@ -117,7 +121,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         column="acc (%)",
     ),
     "image_acc": _score(
-        lambda record: formulas.image_acc(complete_matrix(record), [images for *_, images in record.task_images]),
+        lambda record: formulas.image_acc(complete_matrix(record), _test_images(record)),
         "accuracy over the test images of all tasks after the last one, whichever task they are of",
         column="image acc (%)",
     ),
@@ -134,6 +138,12 @@ METRICS: Final[Mapping[str, Metric]] = {
         _matrix(formulas.avg_incremental_acc),
         "average incremental accuracy: mean_i mean_{j<=i} R[i,j], the first step included (Rebuffi et al. 2017)",
         column="incremental acc (%)",
+    ),
+    "avg_incremental_image_acc": _score(
+        lambda record: formulas.avg_incremental_image_acc(complete_matrix(record), _test_images(record)),
+        "average incremental accuracy over images: mean_i of the accuracy over the test images of all tasks j <= i "
+        "(as Hou et al. 2019 and PODNet, Douillard et al. 2020, measure)",
+        column="incremental image acc (%)",
     ),
     "task_accuracy": _score(
         _task_accuracy,
@@ -238,8 +248,11 @@ METRICS: Final[Mapping[str, Metric]] = {
         _matrix(formulas.bwt), "backward transfer: mean_{j<T-1} (R[T-1,j] - R[j,j]) (Lopez-Paz & Ranzato 2017)"
     ),
     "fwt": _score(
-        _undefined,  # a strategy with a head per task has no trained head to answer for an unseen task
-        "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017)",
+        lambda record: (
+            formulas.fwt(*zip(*record.forward_accuracies, strict=True)) if record.forward_accuracies else None
+        ),
+        "forward transfer: mean_{i>0} (R[i-1,i] - b_i), b = untrained accuracy (Lopez-Paz & Ranzato 2017); "
+        "domain-incremental only, where one head answers for a task before it is learned",
     ),
     "params_active": _size(_last("params_active"), "parameters on the last task's own path, its head included"),
     "train_cpu_seconds": _time(
@@ -254,9 +267,13 @@ METRICS: Final[Mapping[str, Metric]] = {
 #: Metrics that leaderboards of these scenarios alone show: elsewhere they say little, or are not defined.
 SCENARIO_METRICS: Final[Mapping[str, Sequence[Scenario]]] = {
     "avg_incremental_acc": ("class", "domain"),
+    "avg_incremental_image_acc": ("class", "domain"),
     "task_accuracy": ("class",),
     "cross_task_errors": ("class",),
 }
+
+#: Metrics over images, which are shown where another one over tasks is another value.
+OVER_IMAGES: Final[Mapping[str, str]] = {"image_acc": "acc", "avg_incremental_image_acc": "avg_incremental_acc"}
 
 #: Defaults of a metric that is not registered.
 _UNKNOWN: Final = Metric(_undefined)
@@ -267,9 +284,9 @@ def known_metric(name: str, metrics: Mapping[str, Metric] = METRICS) -> Metric:
     return metrics.get(name, _UNKNOWN)
 
 
-def has_unequal_tasks(record: Record) -> bool:
-    """Return whether the accuracy over images is another one than that over tasks, as these differ in test images."""
-    over_tasks, over_images = record.metrics.get("acc"), record.metrics.get("image_acc")
+def says_more(record: Record, metric: str) -> bool:
+    """Return whether an accuracy over images is another one than that over tasks, as these differ in test images."""
+    over_tasks, over_images = record.metrics.get(OVER_IMAGES[metric]), record.metrics.get(metric)
     return over_tasks is not None and over_images is not None and not math.isclose(over_tasks, over_images)
 
 

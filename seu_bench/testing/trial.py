@@ -314,7 +314,7 @@ def check_sizes(learner: Learner, task: int) -> None:
     ranges: list[tuple[str, Sequence[int], int, Sequence[int]]] = [
         ("parameters", cost.params_total_min, total, cost.params_total),
         ("macs", cost.macs_min, sizes.macs[-1], cost.macs),
-        ("bits of masks", cost.mask_bits or no_masks, masks, cost.mask_bits or no_masks),
+        ("bits of masks", cost.mask_bits_min or cost.mask_bits or no_masks, masks, cost.mask_bits or no_masks),
     ]
     if (memory := sizes.memory_bytes[-1]) is not None:
         _check_memory(learner, task, memory)

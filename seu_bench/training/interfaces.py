@@ -197,7 +197,7 @@ class Cost:
         macs: multiply-accumulates per image on each task's path, forward; at most.
         stages: image passes by stage and task.
         memory_bytes: bytes of all that is kept after each task, as in records; at most. Empty: not estimated.
-        mask_bits: bits of binary masks after each task. Empty: there are none.
+        mask_bits: bits of binary masks after each task; at most. Empty: there are none.
     """
 
     params_total: tuple[int, ...]
@@ -208,6 +208,7 @@ class Cost:
     memory_bytes: tuple[int, ...] = ()
     memory_bytes_min: tuple[int, ...] = ()
     mask_bits: tuple[int, ...] = ()
+    mask_bits_min: tuple[int, ...] = ()
 
     @property
     def image_passes(self) -> int:
@@ -240,7 +241,8 @@ class StrategyFactory(Protocol):
     A factory may also have ``scenarios``, the scenarios that it can learn; without it, only ``task``. One whose options
     are :class:`~seu_bench.config.TaskInferenceOptions` can learn the others where ``infer_task`` is given. It may have
     ``inputs``, the kinds of samples that it can learn, or a function that returns them, given its options; without it,
-    those of its backbone, or images. It may have ``needs_validation``, whether it cannot do without validation images,
+    those of its backbone, or images. Where ``learns_online()`` says so it learns streams of ``kind = "online"``, and
+    otherwise not. It may have ``needs_validation``, whether it cannot do without validation images,
     or a function that says so, given its options; searchers and creators may, too. It may have
     ``reference``, a few words on what it is a reference of: its runs are then shown beside the rows of a leaderboard,
     never ranked. With ``reference_components``, names by kind, only runs with these are.

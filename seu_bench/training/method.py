@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,17 @@ from seu_bench.training.state import can_be_saved, checkpoint_error_context, get
 from seu_bench.training.strategy import StagedStrategy
 from seu_bench.utils.seeding import RandomState, derive_seed
 
+#: What a method overrides to do something where a task begins or ends, or with a task's images as a whole.
+_AT_BOUNDARIES: Final = (
+    "before_task",
+    "training_images",
+    "after_task",
+    "phases",
+    "trained_module",
+    "training_stage",
+    "train",
+)
+
 
 class Method(StagedStrategy):
     """Base of methods: override what differs from plain training on one task after another.
@@ -53,6 +64,8 @@ class Method(StagedStrategy):
         uses_encoder: whether it learns with the pretrained network of a stream, ``context.encoder``, and gets images;
             otherwise the network's features are its samples.
         trains_encoder: whether its model has a trained copy of that network, in place of which it is counted.
+        online: whether it learns streams of ``kind = "online"``, where nothing may hang on a task's beginning and end;
+            ``None``: where it is trained once on the whole stream, or overrides nothing that is done there.
         reference: what it is a reference of, for one that is never ranked; ``None``: a method.
         presets: option values by name of a preset.
         check_options: options with which it learns the tiny streams of ``seu-bench check-plugin``.
@@ -89,6 +102,7 @@ class Method(StagedStrategy):
     needs_validation: ClassVar[bool | staticmethod[..., bool]] = False
     uses_encoder: ClassVar[bool] = False
     trains_encoder: ClassVar[bool] = False
+    online: ClassVar[bool | None] = None
     reference: ClassVar[str | None] = None
     components: ClassVar[Mapping[str, str]] = {}
     presets: ClassVar[Mapping[str, Mapping[str, object]]] = {}
@@ -236,6 +250,13 @@ class Method(StagedStrategy):
     def batch_signature(self) -> Any:
         """Return what tells batches of different cost apart: the number of images and the sizes of all memories."""
         return len(self.mb_y), *self.memory_sizes
+
+    @classmethod
+    def learns_online(cls) -> bool:
+        """Whether it can learn a stream whose tasks have no clear boundaries, by :attr:`online` or by what it is."""
+        if cls.online is None:
+            return cls.whole_stream or all(getattr(cls, it) is getattr(Method, it) for it in _AT_BOUNDARIES)
+        return cls.online
 
     @classmethod
     def forecast(cls, context: StrategyContext) -> Cost:

@@ -139,6 +139,8 @@ class AccuracyMatrix(PluginMetric[list[list[float | None]]]):
         self.tasks, self.stream, self._labels = tasks, stream, labels
         counts = torch.tensor([*classes], dtype=torch.int64)
         self._first_tasks = torch.arange(len(classes)).repeat_interleave(counts)
+        for task, own in reversed([*enumerate(labels)]):
+            self._first_tasks[list(own)] = task
         self.reset()
 
     def reset(self) -> None:

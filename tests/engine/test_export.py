@@ -31,6 +31,7 @@ OPTIONS = {
     "seu": SMALL_SEU,
     "naive": ("-o", "backbone=mlp"),
     "packnet": ("-o", "width=0.03"),
+    "cpg": ("-o", "width=0.03"),
     "wsn": ("-o", "width=0.03"),
     "supsup": ("-o", "width=0.03"),
     "pathnet": ("-o", "width=0.1"),
@@ -122,6 +123,8 @@ def test_same_logits(command: Command, folders: RunFolders, tmp_path: Path, stra
     ("strategy", "stream"),
     [
         ("icarl", {"scenario": "class", "groups": [[7, 2], [9, 0]]}),
+        pytest.param("bic", {"scenario": "class", "groups": [[7, 2], [9, 0]]}, marks=pytest.mark.long),
+        pytest.param("lucir", {"scenario": "class", "groups": [[7, 2], [9, 0]]}, marks=pytest.mark.long),
         pytest.param("icarl", {"scenario": "class", "input.pad": 2, "input.channels": 3}, marks=pytest.mark.long),
         pytest.param("naive", {"input.mean": [0.3], "input.std": [0.5]}, marks=pytest.mark.long),
     ],

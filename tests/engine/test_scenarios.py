@@ -186,13 +186,16 @@ def test_verify_counts_anew(learn: Learn, benchmark: Path, tmp_path: Path) -> No
     assert [name for name, passed in found().items() if passed is False] == ["record", "accuracy"]
 
 
-def test_icarl_learns_a_class_again(stream: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "strategy", ["icarl", *(pytest.param(name, marks=pytest.mark.long) for name in ("wa", "bic", "lucir"))]
+)
+def test_a_class_is_learned_again(strategy: str, stream: Path, tmp_path: Path) -> None:
     """From labels, not from what it said of the class before: here it knew nothing of it. Sizes are as estimated."""
     text = stream.read_text().replace("[[0, 1], [2, 1]]", "[[0], [1, 2], [0, 1]]")
     again = stream.with_name("three.toml")
     again.write_text(text)
     record = seu_bench.run(
-        "icarl", str(again), options={"backbone": "mlp", "epochs": 20, "memory": 9}, results=tmp_path
+        strategy, str(again), options={"backbone": "mlp", "epochs": 20, "memory": 9}, results=tmp_path
     )
     assert list(record.accuracy_matrix[-1]) == [1, 1, 1]
     assert find_record(tmp_path, record.run_id).memory_by_kind["exemplars"] == 9 * 66

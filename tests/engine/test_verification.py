@@ -24,7 +24,7 @@ CHECKS = "record,run id,weights,sealed copy,model,data,tasks,accuracy,params_tot
 #: Our own strategies and, of Avalanche's, those that touch weights, freeze layers, distil, or learn everything at once.
 STRATEGIES = [
     *("naive", "ewc", "hat", "independent", "linear", "mntdp", "packnet", "pathnet", "pnn", "ltg", "den", "rcl", "seu"),
-    *("wsn", "supsup", "lwf", "cwr", "rwalk", "gdumb", "joint"),
+    *("cpg", "wsn", "supsup", "lwf", "cwr", "rwalk", "gdumb", "joint"),
 ]
 #: What ``make test`` makes runs of; ``make test-long`` takes the others.
 USUAL = ("naive", "ltg", "seu")

@@ -162,9 +162,11 @@ def test_frozen_backbone_stays(strategy: str, tmp_path: Path) -> None:
             assert known.flops_min <= stage.flops <= known.flops, stage
 
 
-@pytest.mark.parametrize("strategy", ["hat", "packnet", "icarl", "independent", "rcl", "dgr", "den", "pathnet"])
+@pytest.mark.parametrize(
+    "strategy", ["hat", "packnet", "cpg", "icarl", "wa", "independent", "rcl", "dgr", "den", "pathnet"]
+)
 def test_others_refuse_it(strategy: str) -> None:
-    scenario: Scenario = "class" if strategy in ("icarl", "dgr") else "task"
+    scenario: Scenario = "class" if strategy in ("icarl", "wa", "dgr") else "task"
     with pytest.raises(RequestError, match="cannot leave it frozen"):
         Trial(strategy, {"frozen": True}, scenario=scenario).learner("tiny_three").learn(0)
 

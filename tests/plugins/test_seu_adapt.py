@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from seu_bench.data.streams import TaskStream
-from seu_bench.errors import RequestError
 from seu_bench.testing import Learner, Trial
 from seu_bench_adapt.paths import STRENGTHS, Path, best_accuracy
 from seu_bench_adapt.seu_adapt import readable
-from seu_bench_adapt.units import UNITS
 
 OPTIONS = {"unit": "linear16", "learning_rate": 0.1, "margin": 0.0, "adapted": 2, "epochs": 20}
 
@@ -42,14 +40,6 @@ def test_each_image_is_answered_by_the_others() -> None:
 def test_last_layers_that_fit_are_read(width: int, read: tuple[int, ...]) -> None:
     """A layer that does not fit is passed over, not the end."""
     assert readable((16, 80, 1280, 320), width) == read
-
-
-def test_depthwise_units_refuse_tokens() -> None:
-    """When costs are forecast, so before a run."""
-    unit = UNITS["depthwise16"](8)
-    assert unit(torch.zeros(1, 8, 3, 3)).shape == (1, 8, 3, 3)
-    with pytest.raises(RequestError, match="tokens"):
-        unit(torch.zeros(1, 5, 8))
 
 
 def all_of(learner: Learner, split: str) -> tuple[torch.Tensor, torch.Tensor]:

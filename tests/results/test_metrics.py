@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seu_bench.metrics import (
@@ -16,10 +17,12 @@ from seu_bench.metrics import (
     acc,
     avg_acc_curve,
     avg_incremental_acc,
+    avg_incremental_image_acc,
     balanced_acc,
     bwt,
     cross_task_errors,
     forgetting,
+    fwt,
     image_acc,
     intransigence,
     learning_acc,
@@ -190,6 +193,28 @@ class TestOverImagesAndClasses:
         assert image_acc([[1.0], [0.25, 1.0]], [48, 6]) == (12 + 6) / 54
         assert image_acc(MATRIX, [7, 7, 7]) == pytest.approx(acc(MATRIX))
 
+    def test_over_images_at_each_step(self) -> None:
+        """Of all images seen so far; against sums of single answers."""
+        draws, images = np.random.default_rng(0), [50, 10, 25, 1]
+        right = [[draws.random(count) < 0.6 for count in images[: row + 1]] for row in range(4)]
+        matrix = [[float(it.mean()) for it in row] for row in right]
+        steps = [float(np.concatenate(row).mean()) for row in right]
+        assert avg_incremental_image_acc(matrix, images) == pytest.approx(np.mean(steps))
+        assert avg_incremental_image_acc(matrix, images) != pytest.approx(avg_incremental_acc(matrix))
+        assert avg_incremental_image_acc(MATRIX, [7, 7, 7]) == pytest.approx(avg_incremental_acc(MATRIX))
+        unmeasured: list[Any] = [([], []), (matrix, images[:3]), (matrix[:3], images), ([[None], matrix[1]], [1, 1])]
+        for given, numbers in unmeasured:
+            assert avg_incremental_image_acc(given, numbers) is None
+
+    def test_forward_transfer(self) -> None:
+        """Without the first task, of which there is none; what was not measured is not 0."""
+        assert fwt([None, 0.75, 0.5], [None, 0.25, 0.6]) == pytest.approx((0.5 - 0.1) / 2)
+        for ahead, before in (([], []), ([None], [0.5]), ([None, 0.5], [None, None]), ([None, 0.5], [None])):
+            assert fwt(ahead, before) is None
+        found = compute_metrics(a_record(MATRIX, forward_accuracies=((None, None), (0.3, 0.1), (0.4, 0.5))))
+        assert found["fwt"] == pytest.approx((0.2 - 0.1) / 2)
+        assert found["forgetting"] == compute_metrics(a_record(MATRIX))["forgetting"]
+
     def test_over_classes(self) -> None:
         """A class with one image counts as much as one with 87; one without images does not count."""
         assert balanced_acc([[(85, 87), (0, 1)], [(1, 2), (0, 0)]]) == pytest.approx((85 / 87 + 0 + 0.5) / 3)
@@ -223,6 +248,7 @@ class TestComputeMetrics:
             "image_acc": pytest.approx((60 * 0.6 + 20 * 0.75 + 20 * 0.5) / 100),
             "balanced_acc": pytest.approx((54 / 57 + 0 / 3 + 0.5 + 0.5) / 4),
             "avg_incremental_acc": pytest.approx((0.9 + 0.75 + final) / 3),
+            "avg_incremental_image_acc": pytest.approx((0.9 + (60 * 0.8 + 20 * 0.7) / 80 + 0.61) / 3),
             "task_accuracy": None,
             "cross_task_errors": None,
             "memory_added_bytes": None,

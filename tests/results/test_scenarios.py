@@ -28,6 +28,7 @@ from seu_bench.utils.text import escape_markdown
 CLASS: dict[str, Any] = {"scenario": "class", "benchmark_overrides": {"stream.scenario": "class"}}
 DOMAIN: dict[str, Any] = {"scenario": "domain", "benchmark_overrides": {"stream.scenario": "domain"}}
 MEASURED: dict[str, Any] = {"acc": 0.5, "params_total": 1000} | dict.fromkeys(SCENARIO_METRICS, 0.25)
+MEASURED["avg_incremental_image_acc"] = 0.26
 
 
 def a_record(**fields: Any) -> Record:

@@ -81,8 +81,8 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_005, "cli": 2_850, "config": 1_975, "data": 3_890, "engine": 4_540, "models": 1_340, "plugin": 1_320,
-    "results": 4_220, "sweeps": 1_600, "testing": 1_550, "training": 3_065, "utils": 1_150,
+    "beside": 1_050, "cli": 2_850, "config": 2_010, "data": 3_970, "engine": 4_610, "models": 1_340, "plugin": 1_320,
+    "results": 4_235, "sweeps": 1_600, "testing": 1_550, "training": 3_085, "utils": 1_150,
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 17_300), ("tests", 38_300), ("scripts", 6_250)):
+    for folder, most in (("plugins", 17_550), ("tests", 38_700), ("scripts", 6_250)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 

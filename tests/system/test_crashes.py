@@ -65,6 +65,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "hat": (),
     "mntdp": (),
     "packnet": (),
+    "cpg": (),
     "wsn": (),
     "pathnet": (),
     "den": (),
@@ -80,7 +81,7 @@ LEARNERS: dict[str, tuple[str, ...]] = {
     "random": ("--searcher", "random", "-o", "stem=shared"),
 }
 STRATEGIES = (
-    *("naive", "seu", "hat", "mntdp", "packnet", "wsn", "pathnet", "den", "rcl"),
+    *("naive", "seu", "hat", "mntdp", "packnet", "cpg", "wsn", "pathnet", "den", "rcl"),
     *("pnn", "ltg", "ewc", "independent"),
 )
 #: Strategies that are interrupted by make test-crash only: the longest, and those with stages like others'.

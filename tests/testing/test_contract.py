@@ -32,6 +32,7 @@ from seu_bench.training.strategy import StagedStrategy
 
 #: Strategies that freeze what a task was learned with.
 FROZEN = (
+    "cpg",
     "ease",
     "independent",
     "linear",

@@ -93,6 +93,7 @@ def test_the_strategies_of_each_scenario_are_those_that_users_expect() -> None:
         "hat",
         "mntdp",
         "packnet",
+        "cpg",
         "pathnet",
         "den",
         "rcl",
