@@ -192,7 +192,7 @@ class Slca(Method):
     def align(self, places: Sequence[tuple[int, int]], below: tuple[Tensor, ...]) -> None:
         """Train all heads on features drawn of each class that has a Gaussian."""
         model, drawn = self.model, self.options.drawn
-        schedule = self.schedule.model_copy(update={"epochs": EPOCHS})
+        schedule = self.schedule.of_epochs(EPOCHS)
         weight = nn.Parameter(torch.cat([*model.heads]))
         optimizer = make_optimizer([weight], schedule)
         known = [label for label, (at, row) in enumerate(places) if model.factors[at][row, 0] > 0]

@@ -32,7 +32,7 @@ class KnnPrefixCreation(PrefixCreation):
         paths = prefixes(earlier_paths(task.model, task.task)[0], newest_path(task.model))
         self.lengths = _spread_places(len(paths), whole.epochs)
         self.share = whole.epochs // len(self.lengths)
-        schedule = whole.model_copy(update={"epochs": self.share})
+        schedule = whole.of_epochs(self.share)
         super().__init__(options, task, schedule, whole.epochs, self.share * len(self.lengths))
         self.options = options
         self.initial, self.best = BestWeights(self.trained), BestWeights(self.trained)

@@ -77,8 +77,8 @@ class LearnToGrow(Method):
 
         def search_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the search's own epochs and weight decay."""
-            epochs = self.search_epochs or training.epochs
-            return training.model_copy(update={"epochs": epochs, "weight_decay": self.search_weight_decay})
+            schedule = training.of_epochs(self.search_epochs or training.epochs)
+            return schedule.model_copy(update={"weight_decay": self.search_weight_decay})
 
     options: Options
     model: GrowingAlexNet

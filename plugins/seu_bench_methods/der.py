@@ -215,7 +215,7 @@ class Der(Expanding):
         head = cast(nn.Linear, self.model.heads[0])
         with self.drawing("classifier", task):
             head.load_state_dict(nn.Linear(head.in_features, head.out_features).state_dict())
-        schedule = self.schedule.model_copy(update={"epochs": self.options.balanced_epochs})
+        schedule = self.schedule.of_epochs(self.options.balanced_epochs)
         stage = TrainingStage(self, task, "balancing", schedule)
         self.dataloader = MixedBatches(balanced(self.training_images(task)), self.train_mb_size)
         return stage

@@ -127,13 +127,8 @@ class PackNet(MaskedMethod):
         def retraining_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the epochs and the learning rate of retraining."""
             rate = self.retrain_rate * training.learning_rate
-            return training.model_copy(
-                update={
-                    "epochs": self.retrain_epochs or max(1, training.epochs // 2),
-                    "learning_rate": rate,
-                    "min_learning_rate": min(rate, training.min_learning_rate),
-                }
-            )
+            rates = {"learning_rate": rate, "min_learning_rate": min(rate, training.min_learning_rate)}
+            return training.of_epochs(self.retrain_epochs or max(1, training.epochs // 2)).model_copy(update=rates)
 
     options: Options
     model: PackedModel

@@ -85,7 +85,7 @@ class ReinforcedGrowth(GrowingMethod):
 
         def trial_schedule(self, training: Schedule) -> Schedule:
             """The schedule of training, with the epochs of a trial."""
-            return training.model_copy(update={"epochs": self.trial_epochs or training.epochs})
+            return training.of_epochs(self.trial_epochs or training.epochs)
 
     options: Options
 

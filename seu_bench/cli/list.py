@@ -12,7 +12,7 @@ from seu_bench.cli.completion import completer, names_of
 from seu_bench.cli.options import data_option, format_option, print_as, request_command
 from seu_bench.config.options import describe_options, did_you_mean
 from seu_bench.config.options import format_option as format_value
-from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule
+from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedule, TrainingSchedule
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.registry import Kind, Registry, use_plugins
 from seu_bench.utils import progress as bars
@@ -37,7 +37,10 @@ _DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
 #: Kinds whose options a protocol may set, and those options that each protocol has a value of.
 _CONFIGURED: Final = ("strategy", "searcher", "creator")
 _OF_PROTOCOLS: Final = {
-    name for part in (SearchSchedule, CreationSchedule, ModelSize) for name in part.model_fields if name != "backbone"
+    name
+    for part in (TrainingSchedule, SearchSchedule, CreationSchedule, ModelSize)
+    for name in part.model_fields
+    if name != "backbone"
 }
 
 

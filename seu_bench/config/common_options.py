@@ -47,7 +47,7 @@ class TrainingOptions(ScheduleOptions):
         "cosine", description="learning rate over the epochs of a task, where it has no milestones"
     )
     optimizer: OptimizerName | None = Field(
-        None, description="with Adam momentum is its first beta, and learning_rate is better a tenth of SGD's or less"
+        None, description="of training; Adam's first beta is momentum, and its rate better a tenth of SGD's or less"
     )
     milestones: Milestones | None = Field(
         None, description="epochs, or shares of them below 1, after which the rate is multiplied by gamma; []: none"

@@ -45,6 +45,11 @@ class Schedule(Identified):
         """The schedule of a task by its 0-based index."""
         return self
 
+    def of_epochs(self, epochs: int) -> Self:
+        """The same over so many epochs, of which milestones keep their shares."""
+        milestones = tuple(it if it < 1 else it / self.epochs for it in self.milestones)
+        return self.model_copy(update={"epochs": epochs, "milestones": milestones})
+
 
 class TrainingSchedule(Schedule):
     """Schedule of the training of tasks; keys ``first_...`` replace others in the first task."""

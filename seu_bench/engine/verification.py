@@ -230,8 +230,9 @@ def _sizes(record: Record, model: LearnedModel, device: torch.device) -> Iterato
         faults = [] if values else [f"{name}: nothing was recorded"]
         # A strategy that learns all tasks at once is measured once, on the last.
         first = max(0, len(record.task_names) - len(values))
-        # The head of an extended run was smaller on the paths of earlier tasks.
-        has_grown = has_one_head and (name == "macs" or (name == "params_active" and record.parent is not None))
+        # The head of an extended run, and a model that grew, were smaller on the paths of earlier tasks.
+        grew = record.parent is not None or len({*record.params_total}) > 1
+        has_grown = has_one_head and (name == "macs" or (name == "params_active" and grew))
         at_end = name in ("params_total", "mask_bits") or has_grown
         for place in track(range(len(values))[-1 if at_end else 0 :], f"counting {name}"):
             try:

@@ -1,7 +1,8 @@
-"""DER and its model against direct computations: joined features, both losses, what trains, and sizes by a formula."""
+"""DER, MEMO and their model against direct computations: joined features, losses, what trains, sizes by a formula."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from support.tiny import weights
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from seu_bench.engine.verification import verify
+from seu_bench.errors import RequestError
 from seu_bench.testing import Learner, Trial
 from seu_bench.testing.trial import same
 from seu_bench.training import TaskData
@@ -20,10 +23,15 @@ from seu_bench_methods.der import balanced
 PIXELS, UNITS = 64, 50
 
 
-def learner(strategy: str = "der", *, backbone: str = "mlp", **options: Any) -> Learner:
+def on_trial(strategy: str = "der", *, backbone: str = "mlp", **options: Any) -> Trial:
+    """A strategy that takes little time."""
+    given = {"memory": 18, "backbone": backbone, **({"balanced_epochs": 1} if strategy == "der" else {}), **options}
+    return Trial(strategy, {"width": UNITS / 400, **given}, scenario="class")
+
+
+def learner(strategy: str = "der", **options: Any) -> Learner:
     """Three tiny tasks of two classes."""
-    given = {"memory": 18, "balanced_epochs": 1, "backbone": backbone, **options}
-    return Trial(strategy, {"width": UNITS / 400, **given}, scenario="class").learner("tiny_three")
+    return on_trial(strategy, **options).learner("tiny_three")
 
 
 def perceptron(network: Any, images: Tensor) -> Any:
@@ -139,3 +147,94 @@ def test_sizes_by_a_formula(backbone: str) -> None:
     assert known.sizes.memory_bytes[2] == kept
     assert [*known.cost.params_total] == known.sizes.params_total
     assert [*known.cost.memory_bytes] == known.sizes.memory_bytes
+
+
+@pytest.mark.parametrize(
+    "name, layers, last", [("mlp", 5, 3), ("alexnet", 19, 16), ("resnet18", 13, 9), ("resnet32", 20, 13)]
+)
+def test_where_networks_are_cut(name: str, layers: int, last: int) -> None:
+    """Before the last linear layer; of residual networks before the last group, which halves the image once more."""
+    model = learner("memo", backbone=name).model
+    assert len(model.shared) == last
+    assert len(model.backbone[0]) == layers - last
+    if name.startswith("resnet"):
+        assert model.backbone[0][0].residual[0].stride == (2, 2)
+        assert model.backbone[0][0].residual[0].out_channels == model.features
+
+
+@pytest.mark.parametrize("name", ["vit_tiny", "tanh_mlp", "linear"])
+def test_networks_that_cannot_be_cut(name: str) -> None:
+    """They are no sequence, or would share nothing."""
+    with pytest.raises(RequestError, match="no first layers that tasks could share") as error:
+        learner("memo", backbone=name)
+    assert error.value.where == f"-o backbone={name}"
+
+
+def test_shared_layers_train_through_frozen_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features in NumPy; gradients of all reach the shared layers, those of the newest last layers alone move."""
+    known = learner("memo")
+    known.learn(0)
+    model, batches, computed = known.model, 0, known.strategy.batch_loss
+    shared, first = weights(model.shared), weights(model.backbone[0])
+
+    def watched(x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
+        nonlocal batches
+        batches += 1
+        linear = model.shared[1]
+        hidden = (x.flatten(1) @ linear.weight.T + linear.bias).relu()
+        features = torch.cat([(hidden @ part[0].weight.T + part[0].bias).relu() for part in model.backbone], dim=1)
+        head, auxiliary = model.heads[0], model.auxiliary
+        expected = cross_entropy(features @ head.weight.T + head.bias, y)
+        own = features[:, UNITS:] @ auxiliary.weight.T + auxiliary.bias
+        expected = expected + cross_entropy(own, (y - 1).clamp(min=0))
+        loss: Tensor = computed(x, y, task, logits)
+        torch.testing.assert_close(loss, expected)
+        gradients = [torch.autograd.grad(it, linear.weight, retain_graph=True)[0] for it in (loss, expected)]
+        torch.testing.assert_close(*gradients)
+        return loss
+
+    monkeypatch.setattr(known.strategy, "batch_loss", watched)
+    known.learn(1)
+    assert batches
+    assert same(weights(model.backbone[0]), first)
+    assert not same(weights(model.shared), shared)
+
+
+def test_alignment_of_new_classes() -> None:
+    """Their weights get the mean length of old ones, those of old ones stay, and all biases."""
+    known = learner("memo")
+    known.learn(0)
+    known.learn(1)
+    head, task = known.model.heads[0], TaskData(1, known.stream.tasks[1].train, None)
+    assert np.isclose(*np.linalg.norm(head.weight.detach().numpy(), axis=1).reshape(2, 2).mean(axis=1))
+    with torch.no_grad():
+        head.weight[2:] *= 3
+    before = weights(head)
+    known.strategy.align(task)
+    torch.testing.assert_close(head.weight.detach()[2:], before["weight"][2:] / 3)
+    assert torch.equal(head.weight[:2], before["weight"][:2])
+    assert torch.equal(head.bias, before["bias"])
+
+
+@pytest.mark.parametrize("backbone", ["mlp", "resnet18"])
+def test_only_last_layers_grow(backbone: str, tmp_path: Path) -> None:
+    """Parameters, bytes and operations after every task; so the forecast has them, though it computes no layer."""
+    trial = on_trial("memo", backbone=backbone)
+    known = trial.learner("tiny_three")
+    parts = [known.model.shared, known.model.backbone[0]]
+    shared, last = (sum(it.numel() for it in part.parameters()) for part in parts)
+    below, above = (sum(it.numel() * it.element_size() for it in part.state_dict().values()) for part in parts)
+    known.learn_all()
+    heads = [2 * task * (task * known.model.features + 1) for task in (1, 2, 3)]
+    assert known.sizes.params_total == [shared + task * last + heads[task - 1] for task in (1, 2, 3)]
+    exemplars = len(known.strategy.memory)
+    assert known.sizes.memory_bytes[2] == below + 3 * above + 4 * heads[2] + exemplars * (PIXELS + 2)
+    cost = known.cost
+    assert [*cost.params_total] == known.sizes.params_total
+    assert [*cost.memory_bytes] == known.sizes.memory_bytes
+    assert [*cost.macs] == known.sizes.macs
+    stages = [(it.name, it.task, it.image_passes, it.flops) for it in cost.stages if it.name != "evaluation"]
+    record = trial.record("tiny_three", tmp_path)
+    assert stages == [(it.name, it.task, it.image_passes, it.flops) for it in record.stages if it.name != "evaluation"]
+    checks = verify(trial.registry, record.run_id, results=tmp_path, device="cpu").checks
+    assert [check for check in checks if check.passed is False] == []

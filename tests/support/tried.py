@@ -29,6 +29,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "icarl": {"memory": 18},
     "lucir": {"memory": 18},
     "mas": {"lambda_reg": 0.01},
+    "memo": {"memory": 18},
     "mir": {"memory": 20, "batch_size_mem": 4, "subsample": 8},
     "ranpac": {"projection": 100},
     "rcl": {"trials": 2},

@@ -130,6 +130,7 @@ def run(folder: Path, name: str, strategy: str, scenario: str, results: Path, st
         pytest.param("text", "ewc", "class", None, marks=pytest.mark.long),
         pytest.param("digits", "icarl", "class", 0.5, marks=pytest.mark.long),
         pytest.param("text", "icarl", "class", 0.4, marks=pytest.mark.long),
+        pytest.param("digits", "memo", "class", 0.5, marks=pytest.mark.long),
         pytest.param("text", "lwf", "task", 0.6, marks=pytest.mark.long),
         pytest.param("digits", "seu", "task", 0.6, marks=pytest.mark.long),
         pytest.param("digits", "seu", "class", 0.3, marks=pytest.mark.long),

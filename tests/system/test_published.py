@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_sou
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.pack_records import pack_records
 from scripts.perf import page as perf
+from seu_bench.config.run import Request
 from seu_bench.engine.resolve import resolve
 from seu_bench.engine.verification import request_of
 from seu_bench.plugin.registry import Registry
@@ -277,6 +279,18 @@ def test_published_numbers_without_records(tmp_path: Path) -> None:
     assert text.count("| not run |") == len(lines) > 60 and "0 have runs of ours" in text
     for line in lines:
         assert f"seu-bench {line.setting['command'].format(line.strategy)}`" in text
+
+
+def test_commands_of_published_numbers() -> None:
+    """Each can be run: benchmark and options fit the strategy."""
+    registry = Registry()
+    for command in {it.setting["command"].format(it.strategy) for it in published.read_lines(EVIDENCE) if not it.runs}:
+        words = shlex.split(command)
+        given = {key.strip("-"): value for key, value in zip(words[1::2], words[2::2], strict=True)}
+        options = dict([given.pop("o").split("=")]) if "o" in given else {}
+        benchmark = registry.benchmarks[given["benchmark"]].factory.load()
+        if given["strategy"] in registry.strategies and given["protocol"] in benchmark.protocols:
+            resolve(registry, Request(**given, options=options))
 
 
 def test_records_beside_a_published_number(tmp_path: Path) -> None:

@@ -156,6 +156,14 @@ def test_options_of_all_tasks_replace_those_of_the_first() -> None:
     assert [it.milestones for it in applied({"milestones": []})] == [(), ()]
 
 
+def test_milestones_of_a_shorter_stage_keep_their_shares() -> None:
+    """As of packnet's retraining, which is half as long; those that are never reached are not, either."""
+    schedule = Schedule(epochs=170, milestones=(80, 120, 150, 0.5, 200), learning_rate=1.0).of_epochs(85)
+    rates = [epoch_rate(schedule, epoch) for epoch in range(85)]
+    assert [epoch for epoch in range(1, 85) if rates[epoch] != rates[epoch - 1]] == [40, 43, 60, 75]
+    assert rates[-1] == pytest.approx(1e-4)
+
+
 def test_no_stability_is_claimed_of_adam() -> None:
     """The bound is that of SGD with momentum."""
     source = stream()
