@@ -7,7 +7,17 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, months, pretrained, published, reference_numbers, scenarios, transfer, units
+from scripts.evidence import (
+    canon,
+    inheritance,
+    months,
+    pretrained,
+    published,
+    reference_numbers,
+    scenarios,
+    transfer,
+    units,
+)
 from scripts.evidence.evidence import PROTOCOLS
 from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, rendered
 from scripts.evidence.publish import publish
@@ -51,8 +61,9 @@ def main() -> None:
         inheritance.draw()
         months.draw()
         pretrained.draw()
+        canon.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
-    pages = reference_numbers, published, scenarios, transfer, inheritance, units, months, pretrained
+    pages = reference_numbers, published, scenarios, transfer, inheritance, units, months, pretrained, canon
     for page in pages:
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
     print(PAGE, *(page.PAGE for page in pages), sep="\n")

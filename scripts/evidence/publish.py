@@ -6,10 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import inheritance, inheritance_contest, months, pretrained, scenarios, transfer, units
+from scripts.evidence import canon, inheritance, inheritance_contest, months, pretrained, scenarios, transfer, units
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
 from scripts.evidence.months_runs import PROCESSES
-from scripts.evidence.reference_runs import RATES, SET
+from scripts.evidence.reference_runs import SET
 from scripts.evidence.relatives import PERCEPTRON
 from scripts.evidence.runs import EVIDENCE, records, short_name
 from scripts.evidence.transfer_long import LONG_SET
@@ -19,8 +19,8 @@ from seu_bench.results.record_files import PACKED_NAME
 
 #: Results folders of the sweeps.
 FOLDERS = (
-    *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, RATES, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET,
+    *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, scenarios.SET, transfer.SET, LONG_SET,
+    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET, canon.SET,
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from scripts.evidence.formatting import NOTHING, table, template
 from scripts.evidence.reference_runs import (
     ACCURACY,
     PLAIN,
-    RATES,
     Beside,
     Elsewhere,
     beside,
@@ -19,7 +18,7 @@ from scripts.evidence.reference_runs import (
     read_source,
     resolved,
 )
-from scripts.evidence.runs import EVIDENCE, ROOT, records
+from scripts.evidence.runs import EVIDENCE, ROOT
 from scripts.evidence.sweeps import sweep
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import known_metric
@@ -41,8 +40,6 @@ def rendered(folder: Path = EVIDENCE) -> str:
         pending=[each for each in found if each.missing],
         elsewhere=elsewhere_table(source.elsewhere),
         longer=longer(source.elsewhere),
-        rates=rates_table(records(folder / RATES)),
-        rates_command=command("reference_rates_split"),
     )
 
 
@@ -135,20 +132,6 @@ def longer(found: tuple[Elsewhere, ...]) -> str:
             )
     headings = ("setting", "strategy", "command", "image passes", "operations of training (10^15)")
     return table(headings, rows, texts=3)
-
-
-def rates_table(runs: Sequence[Record]) -> str:
-    """Accuracy on withheld validation images by learning rate; empty where none was tried."""
-    found: dict[tuple[str, str, float], list[Record]] = {}
-    for record in runs:
-        rate = record.options["learning_rate"]
-        found.setdefault((record.benchmark, record.strategy, rate), []).append(record)
-    rows = [
-        (f"`{benchmark}`", f"`{strategy}`", f"{rate:g}", str(len(each)), _mean(each))
-        for (benchmark, strategy, rate), each in sorted(found.items())
-    ]
-    headings = ("stream", "strategy", "learning rate", "seeds", "accuracy on withheld validation images (%)")
-    return table(headings, rows, texts=2) if rows else ""
 
 
 def _mean(runs: Sequence[Record]) -> str:

@@ -23,9 +23,8 @@ from seu_bench.results.statistics import summarize
 from seu_bench.sweeps.spec import SweepSpec
 
 SOURCE: Final = Path(__file__).with_name("reference_numbers.toml")
-#: The sets of records: runs by their schedules, and learning rates tried on validation images.
+#: The set of records.
 SET: Final = "reference_numbers"
-RATES: Final = "reference_rates"
 #: Plain training by the same schedule, which tells whether the strategy does anything there.
 PLAIN: Final = "naive"
 #: After the last task, over all test images, as theirs; ``acc`` is the mean over tasks.
@@ -53,7 +52,7 @@ class Number(Frozen):
     paper: str = ""
     files: tuple[str, ...] = Field(min_length=1)
     schedule: str
-    differs: tuple[str, ...] = Field(min_length=1)
+    differs: tuple[str, ...] = ()
 
 
 class Elsewhere(Frozen):

@@ -13,6 +13,7 @@ import pytest
 
 import seu_bench
 from scripts.evidence import (
+    canon,
     claims,
     components,
     inheritance,
@@ -29,7 +30,7 @@ from scripts.evidence import (
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.inheritance_contest import Goal
 from scripts.evidence.publish import publish
-from scripts.evidence.reference_runs import RATES, SET, Beside, Number, read_source, resolved
+from scripts.evidence.reference_runs import SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
 from scripts.pack_records import pack_records
 from scripts.perf import page as perf
@@ -81,6 +82,7 @@ def put(folder: Path, *runs: Record, name: str = "quick") -> Evidence:
         months,
         pretrained,
         published,
+        canon,
         pytest.param(reference_numbers, marks=pytest.mark.long),
     ],
     ids=lambda module: module.__name__.rpartition(".")[2],
@@ -88,6 +90,22 @@ def put(folder: Path, *runs: Record, name: str = "quick") -> Evidence:
 def test_page_comes_from_the_records(module: Any) -> None:
     """To the letter: no number of it is typed, and no verdict."""
     assert module.PAGE.read_text(encoding="utf-8") == module.rendered()
+
+
+@pytest.mark.parametrize(("der", "said"), [(0.4, "it is so"), (0.2, "`icarl` is above `der`")])
+def test_order_that_the_field_expects(tmp_path: Path, der: float, said: str) -> None:
+    """Told by the records, and so is a network that died."""
+    accuracies = {"joint": 0.5, "der": der, "icarl": 0.3, "naive": 0.1}
+    learned = {"naive": [[0.9], [0.0, 0.5]], "icarl": [[0.9], [0.0, 0.6]]}
+    runs = [
+        a_run(name, 0, acc, accuracy_matrix=learned.get(name, []), task_classes=[2, 2])
+        for name, acc in accuracies.items()
+    ]
+    put(tmp_path, *runs, name=canon.SET)
+    (rows,) = canon.read_streams(tmp_path).values()
+    *_, order, dead = canon.findings(rows)
+    assert "The field's order" in order and said in order
+    assert dead.endswith(": `naive`, seeds 0.")
 
 
 def test_page_of_speed_comes_from_what_was_measured() -> None:
@@ -151,7 +169,6 @@ def test_runs_beside_reference_numbers_are_whole() -> None:
             assert {train for train, *_ in record.task_images} == {1_000 if record.protocol == "mir" else 59_994}
         elif record.benchmark.startswith("reference_split_mnist"):
             assert sum(test for _, _, test in record.task_images) == 10_000
-    assert all(record.evaluation == "validation" for record in records(EVIDENCE / RATES))
 
 
 def test_chains_of_months_are_whole() -> None:
@@ -191,21 +208,17 @@ def test_sweeps_can_be_read() -> None:
 
 
 def test_reference_sweeps() -> None:
-    """Each is of a number, on a benchmark that is called as its file; rates are tried on validation images and seeds of
-    their own, and no leaderboard ranks these schedules."""
+    """Each is of a number, on a benchmark that is called as its file, and no leaderboard ranks these schedules."""
     source = read_source()
     named = {number.sweep for number in source.numbers} | {each.sweep for each in source.elsewhere if each.sweep}
-    rates = {name for name in REFERENCE_SWEEPS if name.startswith("reference_rates")}
-    assert sorted(named | rates) == REFERENCE_SWEEPS
+    assert sorted(named) == REFERENCE_SWEEPS
     for number in source.numbers:
         spec = sweeps.sweep(number.sweep)
         assert resolved(spec, number.strategy).spec.benchmark.name == Path(spec.benchmark[0]).stem
         assert number.strategy in spec.strategy and all(len(values) == 1 for values in spec.axes.values())
     for name in REFERENCE_SWEEPS:
         spec = sweeps.sweep(name)
-        assert spec.results.resolve() == ROOT / "results" / "evidence" / (RATES if name in rates else SET)
-        assert spec.evaluation == ("validation" if name in rates else "test")
-        assert (min(spec.seeds) >= 100) == (name in rates)
+        assert spec.results.resolve() == ROOT / "results" / "evidence" / SET and spec.evaluation == "test"
         assert not resolved(spec, spec.strategy[0]).spec.protocol.ranked
 
 

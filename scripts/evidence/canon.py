@@ -1,0 +1,157 @@
+"""docs/evidence/canon.md: the methods that reviewers ask for, on CIFAR-100 with and without task labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from scripts.evidence.comparing import Compared, compare_rows
+from scripts.evidence.formatting import NOTHING, heading, mean, names, table, template
+from scripts.evidence.runs import EVIDENCE, ROOT, SEU, named, short_name
+from scripts.evidence.sweeps import FOLDER, runs_of, sweep
+from scripts.evidence.tables import verdicts
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import Row
+
+PAGE: Final = ROOT / "docs" / "evidence" / "canon.md"
+PICTURE: Final = ROOT / "docs" / "pictures" / "canon_memory.svg"
+SET: Final = "canon"
+SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("canon_*.toml")))
+COLUMNS: Final = (
+    "acc", "avg_incremental_acc", "learning_acc", "forgetting", "memory_bytes", "mask_bits", "train_flops",
+    "train_seconds",
+)  # fmt: skip
+#: What a reader of the field expects at both ends: all images at once above the network that grows, above the others.
+BOUND, GROWN, PLAIN, MEANS = "joint", "der", "naive", "nearest_mean"
+#: SEU by the paper's searcher and creator, and by ours.
+OURS: Final = (SEU, named(SEU, "inherit", "inherit"))
+Rows: TypeAlias = Mapping[str, Row]
+
+
+def read_streams(folder: Path = EVIDENCE) -> dict[str, dict[str, Row]]:
+    """Rows by stream, those without task labels first, and by name, by accuracy, references last."""
+    boards = read_leaderboards(folder / SET).boards if (folder / SET).is_dir() else ()
+    streams: dict[str, dict[str, Row]] = {}
+    for board in sorted(boards, key=lambda it: (it.rows[0].record.scenario, len(it.rows[0].record.task_names))):
+        rows = sorted(board.rows, key=lambda row: (row.reference is not None, -(row.mean("acc") or 0)))
+        title = f"{board.benchmark}, {len(rows[0].record.task_names)} tasks, {board.protocol}"
+        streams[title] = {short_name(row.record): row for row in rows}
+    return streams
+
+
+def table_of(rows: Rows) -> str:
+    """A row for each method; columns that none has are left out."""
+    columns = [it for it in COLUMNS if any(row.mean(it) is not None for row in rows.values())]
+    lines = [
+        (
+            f"`{name}`" + ("" if row.reference is None else " (reference)"),
+            str(row.seeds),
+            *[mean(row, it, deviation=it not in ("memory_bytes", "mask_bits")) for it in columns],
+        )
+        for name, row in rows.items()
+    ]
+    return table(["method", "seeds", *map(heading, columns)], lines)
+
+
+def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:
+    """The order that is expected, and SEU beside its rivals; each metric one family."""
+    shown = dict.fromkeys(name for rows in streams.values() for name in rows)
+    others = [it for it in shown if it not in (BOUND, GROWN, PLAIN, MEANS, *OURS)]
+    pairs = [(BOUND, GROWN), *((GROWN, it) for it in others), *((it, PLAIN) for it in others)]
+    pairs += [(ours, it) for ours in OURS for it in shown if it not in OURS]
+    return compare_rows(streams, pairs, ("acc",))
+
+
+def findings(rows: Rows) -> Iterator[str]:
+    """What a table says, in sentences that its numbers make."""
+    accuracies = {name: 100 * value for name, row in rows.items() if (value := row.mean("acc")) is not None}
+    order = sorted(accuracies, key=accuracies.__getitem__, reverse=True)
+    yield "By accuracy (%): " + ", ".join(f"`{name}` {accuracies[name]:.1f}" for name in order) + "."
+    if accuracies.keys() >= {BOUND, GROWN, PLAIN}:
+        others = [it for it in order if rows[it].reference is None and it not in (GROWN, PLAIN)]
+        faults = [f"{names([it])} is above `{GROWN}`" for it in others if accuracies[it] > accuracies[GROWN]]
+        faults += [f"{names([it])} is below `{PLAIN}`" for it in others if accuracies[it] < accuracies[PLAIN]]
+        faults += [f"`{GROWN}` is above `{BOUND}`"] if accuracies[GROWN] > accuracies[BOUND] else []
+        told = "; ".join(faults) if faults else "it is so"
+        yield f"The field's order is `{BOUND}` above `{GROWN}` above the others above `{PLAIN}`: {told}."
+    if MEANS in accuracies:
+        below = [it for it in order if accuracies[it] < accuracies[MEANS] and it != MEANS]
+        told = f"{accuracies[MEANS]:.1f} %): {names(below) if below else 'none'}"
+        yield f"Below the means of classes of pixels, without a network ({told}."
+    dead = {name: seeds for name, row in rows.items() if (seeds := dead_seeds(row))}
+    told = "; ".join(f"`{name}`, seeds {', '.join(map(str, seeds))}" for name, seeds in dead.items())
+    yield f"Networks that learned some task no better than the most frequent class: {told or 'none'}."
+
+
+def dead_seeds(row: Row) -> list[int]:
+    """Seeds of which a task was answered no better, right after it was learned, than by one of its classes alone."""
+    found = []
+    for seed, run in row.runs.items():
+        matrix, classes = run.accuracy_matrix, [len(it) for it in run.task_labels or ()] or run.task_classes
+        own = [line[place] if place < len(line) else None for place, line in enumerate(matrix)]
+        if any(it is not None and it <= 1 / of for it, of in zip(own, classes, strict=False)):
+            found.append(seed)
+    return found
+
+
+def pending(streams: Mapping[str, Rows]) -> Iterator[tuple[str, int, int]]:
+    """Sweeps with runs that have no published record: the file, how many there are, and of how many."""
+    there = {
+        (row.record.benchmark, len(row.record.task_names), name, seed)
+        for rows in streams.values()
+        for name, row in rows.items()
+        for seed in row.runs
+    }
+    for file in SWEEPS:
+        spec = sweep(file)
+        (classes,) = spec.options.get("benchmark.stream.classes_per_task", (10,))
+        wanted = {(benchmark, 100 // classes, *run) for benchmark, *run in runs_of(spec)}
+        if wanted - there:
+            yield file, len(wanted & there), len(wanted)
+
+
+def rendered(folder: Path = EVIDENCE) -> str:
+    """The page as the published records have it."""
+    streams = read_streams(folder)
+    found = compare(streams)
+    return template("canon.md.jinja").render(
+        streams=streams,
+        table=table_of,
+        findings=findings,
+        verdicts=verdicts(found) if found["acc"] else NOTHING,
+        picture=f"../pictures/{PICTURE.name}",
+        commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
+        pending=[*pending(streams)],
+        folder=FOLDER,
+    )
+
+
+def draw(folder: Path = EVIDENCE) -> None:
+    """Accuracy against memory; a panel for each stream."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    if not (streams := read_streams(folder)):
+        return
+    shown = dict.fromkeys(name for rows in streams.values() for name in rows)
+    markers = dict(zip(shown, "osv^D<>PXphd*H8" * 3, strict=False))
+    colors = {name: f"C{place % 10}" for place, name in enumerate(shown)}
+    with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
+        size = (max(4.6 * len(streams), 7), 4.6)
+        figure, axes = pyplot.subplots(1, len(streams), figsize=size, layout="constrained", squeeze=False)
+        for axis, (stream, rows) in zip(axes.flat, streams.items(), strict=False):
+            for name, row in rows.items():
+                if (found := row.summary("acc")) and (memory := row.mean("memory_bytes")):
+                    spread = None if found.std is None else 100 * found.std
+                    look = {"color": colors[name], "marker": markers[name], "label": name}
+                    look |= {"markerfacecolor": "none"} if row.reference is not None else {}
+                    axis.errorbar(memory / 1e6, 100 * found.mean, spread, linestyle="", capsize=2, **look)
+            axis.set_title(stream, fontsize=9)
+            axis.set(xlabel="memory kept (MB)", ylabel="accuracy after the last task (%)", xscale="log")
+        handles = {label: it for axis in axes.flat for it, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        figure.legend(handles.values(), handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+        figure.savefig(PICTURE, metadata={"Date": None})
+        pyplot.close(figure)
