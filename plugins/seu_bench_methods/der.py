@@ -194,7 +194,11 @@ class Der(Expanding):
     class Options(ExemplarOptions):
         """Options of DER."""
 
-        balanced_epochs: PositiveInt = Field(30, description="epochs of the classifier on as many images of each class")
+        balanced_epochs: PositiveInt | None = Field(
+            None,
+            description="epochs of the classifier on as many images of each class; not set: those of training, at most "
+            "30 (published code: 30 of 170)",
+        )
         temperature: PositiveFloat = Field(5.0, description="by which its logits are divided then")
 
     def setup(self) -> None:
@@ -215,7 +219,7 @@ class Der(Expanding):
         head = cast(nn.Linear, self.model.heads[0])
         with self.drawing("classifier", task):
             head.load_state_dict(nn.Linear(head.in_features, head.out_features).state_dict())
-        schedule = self.schedule.of_epochs(self.options.balanced_epochs)
+        schedule = self.schedule.of_epochs(self.options.balanced_epochs or min(self.schedule.epochs, 30))
         stage = TrainingStage(self, task, "balancing", schedule)
         self.dataloader = MixedBatches(balanced(self.training_images(task)), self.train_mb_size)
         return stage

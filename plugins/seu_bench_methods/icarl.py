@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
-from pydantic import Field, StrictBool
+from pydantic import Field, PositiveFloat, StrictBool
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize, one_hot
 
@@ -29,10 +29,12 @@ class Icarl(Exemplars):
     class Options(ExemplarOptions):
         """Options of iCaRL."""
 
-        #: Higher than those of others: a loss that is a mean over classes has gradients as many times smaller.
-        tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.08, 0.25, 0.8, 2.0)}
+        tuning_grid: ClassVar[TuningGrid] = {"learning_rate": (0.01, 0.03, 0.1, 0.3)}
         removed: ClassVar[Mapping[str, Any]] = {"rate_steps": False}
 
+        learning_rate: PositiveFloat | None = Field(
+            0.1, description="of the first epoch; a mean over classes has smaller gradients than the losses of others"
+        )
         mirror: StrictBool = Field(
             True, description="means of exemplars are those of their features and of their mirror images' features"
         )
