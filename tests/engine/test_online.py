@@ -20,7 +20,7 @@ from seu_bench.engine.resolve import resolve
 from seu_bench.engine.runner import execute
 from seu_bench.engine.stopping import StopRequest
 from seu_bench.errors import Interruption, RequestError, ScenarioError
-from seu_bench.plugin.methods import PLUGINS
+from seu_bench.plugin.methods import CLASSES, PLUGINS
 from seu_bench.plugin.registry import Registry, load_plugins, use_plugins
 from seu_bench.results.record_metrics import without_times
 
@@ -53,8 +53,8 @@ def made(strategy: str, found: Registry, **fields: Any) -> tuple[Any, TaskStream
 
 def test_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A method of one's own that overrides nothing of a boundary sees each image once, without saying that it can."""
-    monkeypatch.setenv(PLUGINS, "")
-    learner, stream = made("counting", use_plugins(methods=[Counting]))
+    monkeypatch.setitem(CLASSES, "counting", Counting)
+    learner, stream = made("counting", Registry())
     for place, experience in enumerate(stream.avalanche().train_stream):
         learner.train(experience)
         seen = torch.cat(learner.seen)

@@ -46,7 +46,7 @@ def own(tmp_path: Path) -> str:
     [
         ("replay", {}, "b48760a2d7"),
         ("replay", {"memory": 77}, "252e7d21ab"),
-        ("gem", {}, "d636965674"),
+        ("gem", {"patterns_per_experience": 40}, "d636965674"),
         ("gem", {"patterns_per_experience": 7}, "0e0551593c"),
         ("icarl", {}, "1042a6074b"),
         ("icarl", {"memory": 2000}, "17f659bf69"),
