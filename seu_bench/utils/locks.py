@@ -66,6 +66,11 @@ class _FolderLock:
         except (OSError, ValueError) as error:
             raise cannot_write(self.path, error) from error
         remove_parts(self.folder)
+        for aside in self.folder.glob(f"{self.path.name}.break.*"):
+            # Of a process that was killed while it moved an empty marker aside. Others may be moved back.
+            with contextlib.suppress(OSError):
+                if not aside.lstat().st_size:
+                    aside.unlink()
         return True
 
     def release(self) -> None:

@@ -49,6 +49,17 @@ def test_leaves_nothing_but_what_was_written(tmp_path: Path, folder: Path) -> No
     assert [path.name for path in folder.iterdir()] == ["record.json"]
 
 
+def test_removes_empty_markers_that_were_moved_aside(folder: Path) -> None:
+    """Of a process that was killed while it broke a lock; one with a name in it may be moved back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("lock.break.1.ab", ""), ("lock.break.2.cd", "held")):
+        (folder / name).write_text(text)
+    lock = RunLock(folder)
+    lock.acquire()
+    lock.release()
+    assert [path.name for path in folder.iterdir()] == ["lock.break.2.cd"]
+
+
 def test_plain_error_where_it_cannot_be_taken(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for name in ("file", "file/below", "x" * 300, "made/" + "x" * 300):
