@@ -13,16 +13,8 @@ from seu_bench.data import InputShape
 from seu_bench.data.streams import TaskStream
 from seu_bench.errors import RequestError
 from seu_bench_backbones import networks
-from seu_bench_methods.cpg import (
-    SCORE,
-    SPARSITIES,
-    CompactingStage,
-    Cpg,
-    GrownModel,
-    check_leading,
-    picked,
-    pruned_share,
-)
+from seu_bench_methods.cpg import SPARSITIES, CompactingStage, Cpg, pruned_share
+from seu_bench_methods.cpg_network import SCORE, GrownModel, check_leading, picked
 
 IMAGES = InputShape("image", (3, 8, 8))
 MLP: dict[str, Any] = {"backbone": "mlp", "width": 0.04, "epochs": 4, "batch_size": 8, "learning_rate": 0.1}
