@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from scripts.evidence.comparing import Compared, compare_rows
-from scripts.evidence.formatting import NOTHING, heading, mean, names, table, template
+from scripts.evidence.formatting import NOTHING, methods_table, names, template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, named, short_name
 from scripts.evidence.sweeps import FOLDER, runs_of, sweep
 from scripts.evidence.tables import verdicts
@@ -42,16 +42,7 @@ def read_streams(folder: Path = EVIDENCE) -> dict[str, dict[str, Row]]:
 
 def table_of(rows: Rows) -> str:
     """A row for each method; columns that none has are left out."""
-    columns = [it for it in COLUMNS if any(row.mean(it) is not None for row in rows.values())]
-    lines = [
-        (
-            f"`{name}`" + ("" if row.reference is None else " (reference)"),
-            str(row.seeds),
-            *[mean(row, it, deviation=it not in ("memory_bytes", "mask_bits")) for it in columns],
-        )
-        for name, row in rows.items()
-    ]
-    return table(["method", "seeds", *map(heading, columns)], lines)
+    return methods_table(rows, [it for it in COLUMNS if any(row.mean(it) is not None for row in rows.values())])
 
 
 def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:

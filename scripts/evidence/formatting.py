@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,19 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1
     """Format a table of Markdown; the first ``texts`` columns are texts, the others numbers."""
     lines = ["| " + " | ".join(headings) + " |", "| --- " * texts + "| ---: " * (len(headings) - texts) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def methods_table(rows: Mapping[str, Row], columns: Sequence[str]) -> str:
+    """Format a row for each method, by name; sizes without their deviation."""
+    lines = [
+        (
+            f"`{name}`" + ("" if row.reference is None else " (reference)"),
+            str(row.seeds),
+            *[mean(row, it, deviation=not it.startswith(("memory", "mask"))) for it in columns],
+        )
+        for name, row in rows.items()
+    ]
+    return table(["method", "seeds", *map(heading, columns)], lines)
 
 
 def template(name: str) -> jinja2.Template:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from scripts.evidence.comparing import Compared, compare_rows
-from scripts.evidence.formatting import NOTHING, change, heading, mean, names, table, template
+from scripts.evidence.formatting import NOTHING, change, methods_table, names, template
 from scripts.evidence.runs import EVIDENCE, ROOT, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.tables import verdicts
@@ -79,19 +79,6 @@ def read_streams(folder: Path = EVIDENCE) -> dict[str, dict[str, Row]]:
         }
         for stream in streams
     }
-
-
-def table_of(rows: Rows) -> str:
-    """A row for each method."""
-    lines = [
-        (
-            f"`{name}`" + ("" if row.reference is None else " (reference)"),
-            str(row.seeds),
-            *[mean(row, it, deviation=not it.startswith("memory")) for it in COLUMNS],
-        )
-        for name, row in rows.items()
-    ]
-    return table(["method", "seeds", *map(heading, COLUMNS)], lines)
 
 
 def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:
@@ -189,7 +176,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         streams=streams,
         images={_name(it.benchmark, it.protocol): per_class(it) for it in records(folder / SET)},
         steps=lambda rows: next(iter(rows.values())).record.task_classes,
-        table=table_of,
+        table=lambda rows: methods_table(rows, COLUMNS),
         findings=lambda stream: [*findings(stream, streams[stream], found)],
         verdicts=verdicts(found) if found["acc"] else NOTHING,
         pictures=(f"../pictures/{MEMORY}", f"../pictures/{STEPS}"),
