@@ -32,6 +32,7 @@ class Backbone:
 
 _SUMMARIES = {
     "alexnet": "three convolutions, two linear layers, dropout (the paper's variant)",
+    "conv4": "four 3x3 convolutions of 64 with batch normalisation (Vinyals et al. 2016)",
     "den_mlp": "hidden layers of 312 and 128 (Yoon et al. 2018)",
     "embedding": "embeddings of tokens of 64, their mean, one hidden layer of 128",
     "hat_mlp": "two hidden layers of 2000, dropout .2 on the pixels, .5 behind each layer (Serra et al. 2018)",

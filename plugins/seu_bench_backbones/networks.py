@@ -46,11 +46,26 @@ EVEN_CHANNELS = 64
 #: Channels of the first of the three groups of the ResNet-32.
 CIFAR_CHANNELS = 16
 
+#: Blocks of the plain convolutional network, and the channels of each.
+CONV_BLOCKS, CONV_CHANNELS = 4, 64
+
 
 def alexnet(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The paper's variant of AlexNet."""
     shape = AlexNetShape.of(*sample.sides, factor)
     return make_alexnet(shape), shape.linear
+
+
+def conv4(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+    """Four blocks of a 3x3 convolution, batch normalisation, ReLU and pooling by 2, for images of 16 pixels or more."""
+    channels = max(1, round(factor * CONV_CHANNELS))
+    layers: list[nn.Module] = []
+    for block in range(CONV_BLOCKS):
+        inputs = channels if block else sample.sides[0]
+        layers += [nn.Conv2d(inputs, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+    height, width = (side // 2**CONV_BLOCKS for side in sample.sides[1:])
+    return nn.Sequential(*layers, nn.Flatten()), channels * height * width
 
 
 def linear(sample: InputShape, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001
