@@ -5,7 +5,7 @@ for small images, a 3x3 stem without pooling, 20 channels that double three time
 for CIFAR (section 4.2): three groups of five blocks, 16 channels that double twice, shortcuts without parameters. The
 even ResNet-18 is that of MNTDP (Veniat, Denoyer & Ranzato, ICLR 2021): 64 channels throughout. ``hat_mlp`` and
 ``den_mlp`` are the networks that HAT (Serra et al., ICML 2018) and DEN (Yoon et al., ICLR 2018, published code) learn
-permuted MNIST with.
+permuted MNIST with. ``conv4`` is that of matching networks (Vinyals et al., NIPS 2016, section 4.1).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EVEN_CHANNELS = 64
 #: Channels of the first of the three groups of the ResNet-32.
 CIFAR_CHANNELS = 16
 
-#: Blocks of the plain convolutional network, and the channels of each.
+#: Blocks of ``conv4``, and the channels of each.
 CONV_BLOCKS, CONV_CHANNELS = 4, 64
 
 
@@ -57,15 +57,16 @@ def alexnet(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
 
 
 def conv4(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
-    """Four blocks of a 3x3 convolution, batch normalisation, ReLU and pooling by 2, for images of 16 pixels or more."""
-    channels = max(1, round(factor * CONV_CHANNELS))
+    """Four blocks of a 3x3 convolution, batch normalisation, ReLU and pooling by 2, which stops at a width of 1."""
+    (inputs, *sides), channels = sample.sides, max(1, round(factor * CONV_CHANNELS))
     layers: list[nn.Module] = []
-    for block in range(CONV_BLOCKS):
-        inputs = channels if block else sample.sides[0]
+    for _ in range(CONV_BLOCKS):
         layers += [nn.Conv2d(inputs, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
-        layers.append(nn.MaxPool2d(2))
-    height, width = (side // 2**CONV_BLOCKS for side in sample.sides[1:])
-    return nn.Sequential(*layers, nn.Flatten()), channels * height * width
+        if min(sides) > 1:
+            layers.append(nn.MaxPool2d(2))
+            sides = [side // 2 for side in sides]
+        inputs = channels
+    return nn.Sequential(*layers, nn.Flatten()), channels * math.prod(sides)
 
 
 def linear(sample: InputShape, factor: float) -> tuple[nn.Module, int]:  # noqa: ARG001

@@ -57,7 +57,8 @@ def cut(network: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     """Cut a network before its last layer with weights, or, of residual blocks, before the last that changes the size
     of its input, with which its last group begins. A RequestError: it is no sequence of layers, or nothing is left."""
     layers = list(network) if isinstance(network, nn.Sequential) else []
-    weighty = [place for place, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    # What normalises has vectors alone, and stays with the layer before it.
+    weighty = [place for place, layer in enumerate(layers) if any(it.dim() > 1 for it in layer.parameters())]
     while len(weighty) > 1 and isinstance(block := layers[weighty[-1]], ResidualBlock):
         if not isinstance(block.shortcut, nn.Identity):
             break

@@ -107,6 +107,17 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
 
 
+@pytest.mark.parametrize(("side", "factor", "features"), [(32, 1, 256), (28, 1, 64), (32, 0.25, 64), (8, 0.25, 16)])
+def test_conv4(side: int, factor: float, features: int) -> None:
+    """28 pixels leave one place, as published; smaller images are pooled until one is left."""
+    backbone, width = registry().backbones.find("conv4").factory.build(InputShape("image", (3, side, side)), factor)
+    channels = round(64 * factor)
+    assert width == features == backbone(torch.randn(2, 3, side, side)).shape[1]
+    assert count_parameters(backbone) == convolution(3, channels, bias=False) + 3 * convolution(
+        channels, channels, bias=False
+    ) + 4 * (2 * channels)
+
+
 @pytest.mark.parametrize(("channels", "factor", "first"), [(3, 1, 16), (1, 1, 16), (3, 0.25, 4)])
 def test_resnet32(channels: int, factor: float, first: int) -> None:
     """A stem and fifteen blocks in three groups; no shortcut has parameters, so that there are 31 convolutions."""

@@ -130,7 +130,7 @@ def test_the_smallest_are_pruned() -> None:
             assert torch.equal(taken, weight.detach().abs() >= cut)
 
 
-@pytest.mark.parametrize("backbone", ["alexnet", "mlp", "simple_mlp", "resnet18", "resnet18_even", "resnet32"])
+@pytest.mark.parametrize("backbone", ["alexnet", "conv4", "mlp", "simple_mlp", "resnet18", "resnet18_even", "resnet32"])
 def test_narrow_networks_are_leading_blocks(backbone: str) -> None:
     """A wider network of ours, 0 outside of the block, computes the narrower one's features, and those first."""
     narrow, features = getattr(networks, backbone)(IMAGES, 0.2)

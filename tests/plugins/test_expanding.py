@@ -150,7 +150,8 @@ def test_sizes_by_a_formula(backbone: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, layers, last", [("mlp", 5, 3), ("alexnet", 19, 16), ("resnet18", 13, 9), ("resnet32", 20, 13)]
+    "name, layers, last",
+    [("mlp", 5, 3), ("alexnet", 19, 16), ("conv4", 16, 12), ("resnet18", 13, 9), ("resnet32", 20, 13)],
 )
 def test_where_networks_are_cut(name: str, layers: int, last: int) -> None:
     """Before the last linear layer; of residual networks before the last group, which halves the image once more."""
