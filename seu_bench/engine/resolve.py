@@ -14,7 +14,7 @@ from seu_bench.config.common_options import BackboneOptions, SelectingOptions, S
 from seu_bench.config.options import Options, build_options, did_you_mean, split_by_prefix
 from seu_bench.config.protocol import ImageLimits, ProtocolSpec
 from seu_bench.config.run import Request, ResultFields, RunSpec
-from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario
+from seu_bench.config.streams import SCENARIOS, InputKind, OnlineStream, Scenario, Stream
 from seu_bench.config.tuned import TunedFile
 from seu_bench.data.dataset import DatasetInfo, DatasetSource, RawDataset
 from seu_bench.data.encoding import StreamEncoder
@@ -300,7 +300,7 @@ def resolve(registry: Registry, request: Request) -> ResolvedRun:
     picked = choose_strategy(registry, request, *layers, samples=samples, on_encoder=on_encoder)
     if isinstance(benchmark.stream, OnlineStream):
         require_online(registry, request, picked.options)
-    picked = picked if benchmark.stream.validates else _without_validation(request, picked)
+    picked = picked if benchmark.stream.validates else _without_validation(request, picked, benchmark.stream)
     components = picked.components
     require_scenario(registry, request, picked.options, scenario, f"stream.scenario of benchmark {benchmark.name!r}")
     local_data = {name: sources[name].checksum() for name in sources if name not in packages}  # the user's own
@@ -446,12 +446,13 @@ def needs_validation(factory: Any, options: Options) -> bool:
     return bool(own(options) if callable(own) else own)
 
 
-def _without_validation(request: Request, picked: ChosenStrategy) -> ChosenStrategy:
+def _without_validation(request: Request, picked: ChosenStrategy, stream: Stream) -> ChosenStrategy:
     """The choice for a stream without validation images, with which the last weights are kept, whatever the defaults
     are; a RequestError: something cannot do without."""
     options, parts = picked.options, [(request.strategy, cast("Any", picked.factory), picked.options)]
     parts += [(it.name, it.factory, it.options) for it in picked.components.values()]
-    remedy, where = "hold some out: -o benchmark.stream.validation=0.1", "benchmark.stream.validation"
+    where, other = "benchmark.stream.validation", "choose a benchmark whose tasks are learned in epochs"
+    remedy = f"hold some out: -o {where}=0.1" if "validation" in type(stream).model_fields else other
     if request.evaluation == "validation":
         what = "accuracies are to be measured on withheld validation images, and the stream has none"
         raise RequestError(what, where=where, remedy=remedy)

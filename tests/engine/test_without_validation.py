@@ -94,3 +94,11 @@ def test_what_needs_validation_images_is_refused(
     assert "-o benchmark.stream.validation=0.1" in str(error.value.remedy)
     asked["options"] = {**asked["options"], "benchmark.stream.validation": 0.1}
     resolve(known, Request(**asked))
+
+
+def test_a_stream_that_is_seen_once_holds_none_out() -> None:
+    """Its hint is not the key that it does not have."""
+    asked = Request(strategy="derpp", benchmark="online_cifar100", options={"restore": "best_valid"})
+    with pytest.raises(RequestError, match="weights are to be selected") as error:
+        resolve(Registry(), asked)
+    assert "choose a benchmark" in str(error.value.remedy) and "validation=" not in str(error.value.remedy)
