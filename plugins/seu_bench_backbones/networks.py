@@ -37,14 +37,8 @@ DEN_HIDDEN = (312, 128)
 #: Width of the embedding of a token, and of the hidden layer behind the mean.
 EMBEDDING, EMBEDDING_HIDDEN = 64, 128
 
-#: Channels of the first of the four groups of the ResNet-18.
-CHANNELS = 20
-
-#: Channels of every group of the even ResNet-18.
-EVEN_CHANNELS = 64
-
-#: Channels of the first of the three groups of the ResNet-32.
-CIFAR_CHANNELS = 16
+#: Channels of the ResNet-18's first of four groups, of all groups of the even one, of the ResNet-32's first of three.
+CHANNELS, EVEN_CHANNELS, CIFAR_CHANNELS = 20, 64, 16
 
 #: Blocks of ``conv4``, and the channels of each.
 CONV_BLOCKS, CONV_CHANNELS = 4, 64
