@@ -70,7 +70,7 @@ def findings(rows: Rows) -> Iterator[str]:
         below = [it for it in order if accuracies[it] < accuracies[MEANS] and it != MEANS]
         told = f"{accuracies[MEANS]:.1f} %): {names(below) if below else 'none'}"
         yield f"Below the means of classes of pixels, without a network ({told}."
-    dead = {name: seeds for name, row in rows.items() if (seeds := dead_seeds(row))}
+    dead = {name: seeds for name, row in rows.items() if name != MEANS and (seeds := dead_seeds(row))}
     told = "; ".join(f"`{name}`, seeds {', '.join(map(str, seeds))}" for name, seeds in dead.items())
     yield f"Networks that learned some task no better than the most frequent class: {told or 'none'}."
 
