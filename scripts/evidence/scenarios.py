@@ -68,7 +68,7 @@ def findings(board: Leaderboard) -> Iterator[str]:
     if plain is not None:
         verdict = "one task's share: nothing is left of the others"
         if abs(plain - share) > NEAR:
-            verdict = "more than that" if plain > share else "less than that: the last task is hardly learned either"
+            verdict = "more than that" if plain > share else "less: the last task is not learned whole either"
         yield f"`{PLAIN}` ends at {plain:.1f} %, where one of {tasks} tasks is {share:.1f} %: {verdict}."
     kept = {name: value for name in REHEARSING if (value := _percent(rows.get(name))) is not None}
     if kept and plain is not None:
