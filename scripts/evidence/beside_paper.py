@@ -37,7 +37,7 @@ def beside_paper(group: Group) -> str:
         row, its = group.rows[name], theirs[name]
         ours = [mean(row, metric) for metric in ("acc", "params_total", "mixed_score")]
         beside = (f"{its['acc']:.2f}", f"{its['params']:,.2f}", f"{its['score']:.3f}")
-        differs = "; ".join(differences(row.record))
+        differs = "; ".join(differences(row.record)) or "nothing"
         rows.append((row.mean("acc") or 0, (f"`{name}`", differs, *ours, *beside)))
     return table(HEADINGS, [row for _, row in sorted(rows, key=lambda pair: -pair[0])], texts=2) if rows else ""
 

@@ -15,7 +15,9 @@ from seu_bench.results.record import Record
 PROTOCOLS: Final = ("quick", "half_day")
 #: Strategies as large as SEU; searchers and creators.
 PARAMETERS, COMPONENTS = "parameters", "components"
-SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS)
+#: The schedule of the paper, on an accelerator.
+SCHEDULE: Final = "paper"
+SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, SCHEDULE)
 
 #: Comparisons between others than SEU that a claim is about, by family.
 EXTRA: Final = {

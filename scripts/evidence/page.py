@@ -9,7 +9,7 @@ from typing import Final
 
 from scripts.evidence import beside_paper, claims, relatives, tables, tuning
 from scripts.evidence.components import component_comparisons, components_table
-from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence, read_evidence
+from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, SCHEDULE, Evidence, read_evidence
 from scripts.evidence.formatting import names, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
 from scripts.evidence.sweeps import FOLDER, pending
@@ -58,6 +58,8 @@ def rendered(folder: Path = EVIDENCE) -> str:
         tuned=tuning.chosen(),
         probes=probes(evidence),
         pending=pending(evidence),
+        schedule=evidence.sets[SCHEDULE],
+        schedule_costs=schedule_costs(evidence),
         minutes=_minutes(evidence),
         sweeps=FOLDER,
     )
@@ -87,6 +89,16 @@ def _minutes(evidence: Evidence) -> dict[str, float] | None:
     spent = [record.seconds or 0.0 for record in found]
     ended = max(start + timedelta(seconds=seconds) for start, seconds in zip(started, spent, strict=True))
     return {"runs": len(found), "all": sum(spent) / 60, "whole": (ended - min(started)).total_seconds() / 60}
+
+
+def schedule_costs(evidence: Evidence) -> str:
+    """Device, time and memory of each run by the paper's schedule."""
+    rows = []
+    for it in sorted(evidence.records(SCHEDULE), key=lambda record: (record.strategy, record.seed)):
+        passes, peak = sum(stage.image_passes for stage in it.stages), it.metrics["peak_memory_bytes"]
+        place = (f"`{it.strategy}`", str(it.seed), it.environment.device)
+        rows.append((*place, f"{it.seconds:.0f}", f"{passes:,}", f"{(peak or 0) / 1e9:.1f}"))
+    return table(("strategy", "seed", "device", "seconds", "image passes", "peak on the device (GB)"), rows, texts=1)
 
 
 def probes(evidence: Evidence) -> str:

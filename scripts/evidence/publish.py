@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.evidence import canon, inheritance, inheritance_contest, months, pretrained, scenarios, transfer, units
-from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS
+from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, SCHEDULE
 from scripts.evidence.months_runs import PROCESSES
 from scripts.evidence.reference_runs import SET
 from scripts.evidence.relatives import PERCEPTRON
@@ -20,7 +20,7 @@ from seu_bench.results.record_files import PACKED_NAME
 #: Results folders of the sweeps.
 FOLDERS = (
     *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET, canon.SET,
+    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET, canon.SET, SCHEDULE,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -116,10 +117,8 @@ def pending() -> Iterator[tuple[str, int, int]]:
         certainty = spec.options.get("infer_task")
         told = f" ({certainty[0] if isinstance(certainty, list | tuple) else certainty})" if certainty else ""
         wanted = {
-            (benchmark, f"{strategy}{told}", seed)
-            for strategy in spec.strategy
-            for benchmark in spec.benchmark
-            for seed in spec.seeds
+            (benchmark, f"{name}{told}", seed)
+            for name, benchmark, seed in product(spec.strategy, spec.benchmark, spec.seeds)
         }
         if wanted - there:
             yield file, len(wanted & there), len(wanted)

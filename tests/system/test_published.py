@@ -145,7 +145,7 @@ def test_every_run_is_ranked_and_its_seeds_are_those_of_the_others(evidence: Evi
             found = [record for row in group.rows.values() for record in row.runs.values()]
             assert all(record.may_be_ranked for record in found)
             assert len({record.data_fingerprint for record in found}) == 1
-            assert {record.protocol for record in found} == {"half_day" if name == "half_day" else "quick"}
+            assert {record.protocol for record in found} == {name if name in ("half_day", "paper") else "quick"}
 
 
 def test_seu_forgets_exactly_nothing(evidence: Evidence) -> None:
