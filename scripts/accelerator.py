@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import torch
 
+from scripts.evidence.formatting import table
 from seu_bench.config.run import Request
 from seu_bench.engine.launcher import launch
 from seu_bench.engine.resolve import resolve
@@ -155,31 +156,19 @@ def records(asked: Mapping[str, Request]) -> dict[str, Record | None]:
 
 def page(speeds: Iterable[Speed], device: str, product: float) -> str:
     """A table of all runs in Markdown."""
-    lines = [
-        f"Device: {device}; a product of matrices in float32 reaches {product / 1e9:,.0f} GFLOP/s.",
-        "",
-        "| run | state | tasks | seconds | images/s | GFLOP/s | share | peak MiB | accuracy | parameters |",
-        "| --- | --- |" + " ---: |" * 8,
-    ]
+    columns = ("run", "state", "tasks", "seconds", "images/s", "GFLOP/s", "share", "peak MiB", "accuracy", "parameters")
+    rows = []
     for it in speeds:
-        cells = [
-            it.run,
-            it.state or "not begun",
-            str(it.tasks),
-            _number(it.seconds, "{:.0f}"),
-            _number(it.images, "{:,.0f}"),
-            _number(it.operations and it.operations / 1e9, "{:,.1f}"),
-            _number(it.share and 100 * it.share, "{:.1f} %"),
-            _number(it.peak and it.peak / 2**20, "{:,.0f}"),
-            _number(it.accuracy and 100 * it.accuracy, "{:.2f} %"),
-            _number(it.params, "{:,}"),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        fast = (_number(it.seconds, "{:.0f}"), _number(it.images, "{:,.0f}"), _number(it.operations, "{:,.1f}", 1e-9))
+        held = (_number(it.share, "{:.1f} %", 100), _number(it.peak, "{:,.0f}", 2**-20))
+        good = (_number(it.accuracy, "{:.2f} %", 100), _number(it.params, "{:,}"))
+        rows.append((it.run, it.state or "not begun", str(it.tasks), *fast, *held, *good))
+    told = f"Device: {device}; a product of matrices in float32 reaches {product / 1e9:,.0f} GFLOP/s."
+    return f"{told}\n\n{table(columns, rows, texts=2)}\n"
 
 
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
+def _number(value: float | None, form: str, times: float = 1) -> str:
+    return "" if value is None else form.format(times * value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

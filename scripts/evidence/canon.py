@@ -24,6 +24,12 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: What a reader of the field expects at both ends: all images at once above the network that grows, above the others.
 BOUND, GROWN, PLAIN, MEANS = "joint", "der", "naive", "nearest_mean"
+#: What a method is to be above, in words.
+SIMPLE: Final = {
+    MEANS: "the means of classes of pixels, without a network",
+    "linear": "a linear classifier of pixels for each task",
+    "independent": "a network for each task, all kept",
+}
 #: SEU by the paper's searcher and creator, and by ours.
 OURS: Final = (SEU, named(SEU, "inherit", "inherit"))
 Rows: TypeAlias = Mapping[str, Row]
@@ -66,10 +72,9 @@ def findings(rows: Rows) -> Iterator[str]:
         faults += [f"`{GROWN}` is above `{BOUND}`"] if accuracies[GROWN] > accuracies[BOUND] else []
         told = "; ".join(faults) if faults else "it is so"
         yield f"The field's order is `{BOUND}` above `{GROWN}` above the others above `{PLAIN}`: {told}."
-    if MEANS in accuracies:
-        below = [it for it in order if accuracies[it] < accuracies[MEANS] and it != MEANS]
-        told = f"{accuracies[MEANS]:.1f} %): {names(below) if below else 'none'}"
-        yield f"Below the means of classes of pixels, without a network ({told}."
+    for simple in (it for it in SIMPLE if it in accuracies):
+        below = [it for it in order if accuracies[it] < accuracies[simple] and it not in SIMPLE]
+        yield f"Below {SIMPLE[simple]} ({accuracies[simple]:.1f} %): {names(below) if below else 'none'}."
     dead = {name: seeds for name, row in rows.items() if name != MEANS and (seeds := dead_seeds(row))}
     told = "; ".join(f"`{name}`, seeds {', '.join(map(str, seeds))}" for name, seeds in dead.items())
     yield f"Networks that learned some task no better than the most frequent class: {told or 'none'}."
