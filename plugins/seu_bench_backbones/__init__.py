@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seu_bench import hookimpl
 from seu_bench.config import InputKind
+from seu_bench.errors import RequestError
 from seu_bench.plugin.registration import Deferred
 
 if TYPE_CHECKING:
@@ -28,6 +30,30 @@ class Backbone:
     summary: str
     build: Callable[[InputShape, float], tuple[nn.Module, int]]
     inputs: tuple[InputKind, ...] = ("image",)
+
+
+@dataclass
+class Cells:
+    """Cells of the paper's search space, so many as the name says."""
+
+    summary: str = "cells drawn once from the SEU paper's search space, cells:5 as many as there"
+    example: str = "3"
+
+    def select(self, name: str) -> Backbone:
+        """The network of so many cells.
+
+        Raises:
+            RequestError: it is no number of cells.
+        """
+        if not (name.isascii() and name.isdecimal() and 3 <= int(name) <= 99):
+            raise RequestError(
+                f"{name!r} is no number of cells", where="backbone", remedy="at least 3, such as cells:5"
+            )
+        return Backbone(self.summary, partial(Deferred("seu_bench_backbones.networks:cells"), count=int(name)))
+
+    def build(self, sample: InputShape, factor: float) -> tuple[nn.Module, int]:
+        """Refuse: a number must be named."""
+        raise RequestError("cells is as many networks", where="backbone", remedy="name a number, such as cells:5")
 
 
 _SUMMARIES = {
@@ -56,5 +82,6 @@ def register_backbones(register: Register[BackboneFactory]) -> None:
     for name, summary in _SUMMARIES.items():
         build = Deferred(f"seu_bench_backbones.networks:{name}")
         register(name, Backbone(summary, build, _INPUTS.get(name, ("image",))))
+    register("cells", Cells())
     build = Deferred("seu_bench_backbones.vision_transformer:vit_tiny")
     register("vit_tiny", Backbone("tiny vision transformer (Dosovitskiy et al. 2021; Touvron et al. 2021)", build))

@@ -5,12 +5,14 @@ for small images, a 3x3 stem without pooling, 20 channels that double three time
 for CIFAR (section 4.2): three groups of five blocks, 16 channels that double twice, shortcuts without parameters. The
 even ResNet-18 is that of MNTDP (Veniat, Denoyer & Ranzato, ICLR 2021): 64 channels throughout. ``hat_mlp`` and
 ``den_mlp`` are the networks that HAT (Serra et al., ICML 2018) and DEN (Yoon et al., ICLR 2018, published code) learn
-permuted MNIST with. ``conv4`` is that of matching networks (Vinyals et al., NIPS 2016, section 4.1).
+permuted MNIST with. ``conv4`` is that of matching networks (Vinyals et al., NIPS 2016, section 4.1). ``cells`` is a
+path of SEU whose units are all new, of a cell that was drawn once: what a method without a search does with it.
 """
 
 from __future__ import annotations
 
 import math
+import random
 
 from torch import Tensor, nn
 
@@ -18,6 +20,8 @@ from seu_bench.data import InputShape
 from seu_bench.models.layers import Dropout
 from seu_bench_kit import AlexNetShape, ResidualBlock, even_resnet_parts
 from seu_bench_kit.blocks import alexnet as make_alexnet
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.networks import GenotypeNetwork
 
 #: Width of both hidden layers (van de Ven & Tolias, "Three scenarios for continual learning", 2019, split MNIST).
 HIDDEN = 400
@@ -40,6 +44,9 @@ EMBEDDING, EMBEDDING_HIDDEN = 64, 128
 #: Channels of the ResNet-18's first of four groups, of all groups of the even one, of the ResNet-32's first of three.
 CHANNELS, EVEN_CHANNELS, CIFAR_CHANNELS = 20, 64, 16
 
+#: Channels that the first of the cells has a multiple of (the SEU paper).
+CELL_CHANNELS = 36
+
 #: Blocks of ``conv4``, and the channels of each.
 CONV_BLOCKS, CONV_CHANNELS = 4, 64
 
@@ -48,6 +55,14 @@ def alexnet(sample: InputShape, factor: float) -> tuple[nn.Module, int]:
     """The paper's variant of AlexNet."""
     shape = AlexNetShape.of(*sample.sides, factor)
     return make_alexnet(shape), shape.linear
+
+
+def cells(sample: InputShape, factor: float, count: int) -> tuple[nn.Module, int]:
+    """So many cells of one genotype, the same in every run."""
+    space, channels = CellSpace(), max(1, round(factor * CELL_CHANNELS))
+    network = GenotypeNetwork(space.random_genotype(random.Random(0).randrange), sample, 1, count, channels, space)
+    features, network.head = network.head.in_features, nn.Identity()  # type: ignore[assignment]
+    return network, features
 
 
 def conv4(sample: InputShape, factor: float) -> tuple[nn.Module, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ from seu_bench.data.planning import StreamPlan, TaskPlan
 from seu_bench.errors import RequestError
 from seu_bench.models.backbone import BackboneModel
 from seu_bench.models.sizes import count_parameters
+from seu_bench.plugin.registry import find_named
 from seu_bench.training.backbones import backbone_model
 from seu_bench_kit.blocks import AlexNetShape, alexnet
+from seu_bench_kit.cells import CellSpace
+from seu_bench_kit.networks import GenotypeNetwork
 
 
 def convolution(inputs: int, outputs: int, size: int = 3, *, bias: bool = True) -> int:
@@ -105,6 +109,22 @@ def test_slim_resnet18(channels: int, factor: float, first: int) -> None:
     assert strides == [1] * 5 + [2, 1, 1, 1] * 3
     if (channels, factor) == (3, 1):
         assert expected + linear(160, 100) == 1_109_240  # what is usually said of it, with a head for CIFAR-100
+
+
+def test_cells_are_those_of_a_path_of_new_units() -> None:
+    """Of one drawn cell, whatever torch's generator says."""
+    image, genotype = InputShape("image", (3, 32, 32)), CellSpace().random_genotype(random.Random(0).randrange)
+    backbone, width = find_named(registry().backbones, "cells:3", "backbone").build(image, 0.25)
+    whole = GenotypeNetwork(genotype, image, 2, 3, 9, CellSpace())
+    assert backbone(torch.randn(2, 3, 32, 32)).shape == (2, width) == (2, 4 * 9 * 4)
+    shapes = {name: it.shape for name, it in whole.state_dict().items() if not name.startswith("head")}
+    assert {name: it.shape for name, it in backbone.state_dict().items()} == shapes
+
+
+@pytest.mark.parametrize("name", ["cells:2", "cells:x"])
+def test_numbers_of_cells_are_checked(name: str) -> None:
+    with pytest.raises(RequestError, match="no number of cells"):
+        find_named(registry().backbones, name, "backbone")
 
 
 @pytest.mark.parametrize(("side", "factor", "features"), [(32, 1, 256), (28, 1, 64), (32, 0.25, 64), (8, 0.25, 16)])

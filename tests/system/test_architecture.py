@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 17_550), ("tests", 38_900), ("scripts", 6_400)):
+    for folder, most in (("plugins", 17_600), ("tests", 38_900), ("scripts", 6_400)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 
