@@ -42,8 +42,13 @@ def read_streams(folder: Path = EVIDENCE) -> dict[str, dict[str, Row]]:
     for board in sorted(boards, key=lambda it: (it.rows[0].record.scenario, len(it.rows[0].record.task_names))):
         rows = sorted(board.rows, key=lambda row: (row.reference is not None, -(row.mean("acc") or 0)))
         title = f"{board.benchmark}, {len(rows[0].record.task_names)} tasks, {board.protocol}"
-        streams[title] = {short_name(row.record): row for row in rows}
+        streams[title] = {_named(short_name(row.record), row.record.options.get("backbone")): row for row in rows}
     return streams
+
+
+def _named(method: str, network: str | None) -> str:
+    """The name of a row: on cells with their number, otherwise the network is the stream's."""
+    return f"{method} on {network}" if network and network.startswith("cells") else method
 
 
 def table_of(rows: Rows) -> str:
@@ -52,12 +57,14 @@ def table_of(rows: Rows) -> str:
 
 
 def compare(streams: Mapping[str, Rows]) -> dict[str, list[Compared]]:
-    """The order that is expected, and SEU beside its rivals; each metric one family."""
-    shown = dict.fromkeys(name for rows in streams.values() for name in rows)
-    others = [it for it in shown if it not in (BOUND, GROWN, PLAIN, MEANS, *OURS)]
-    pairs = [(BOUND, GROWN), *((GROWN, it) for it in others), *((it, PLAIN) for it in others)]
-    pairs += [(ours, it) for ours in OURS for it in shown if it not in OURS]
-    return compare_rows(streams, pairs, ("acc",))
+    """The order that is expected, or SEU beside its rivals; each stream one family."""
+    found = list[Compared]()
+    for stream, rows in streams.items():
+        others = [it for it in rows if it not in (BOUND, GROWN, PLAIN, MEANS, *OURS)]
+        pairs = [(BOUND, GROWN), *((GROWN, it) for it in others), *((it, PLAIN) for it in others if GROWN in rows)]
+        pairs += [(ours, it) for ours in OURS for it in (*others, PLAIN)]
+        found += compare_rows({stream: rows}, pairs, ("acc",))["acc"]
+    return {"acc": found}
 
 
 def findings(rows: Rows) -> Iterator[str]:
@@ -102,7 +109,8 @@ def pending(streams: Mapping[str, Rows]) -> Iterator[tuple[str, int, int]]:
     for file in SWEEPS:
         spec = sweep(file)
         (classes,) = spec.options.get("benchmark.stream.classes_per_task", (10,))
-        wanted = {(benchmark, 100 // classes, *run) for benchmark, *run in runs_of(spec)}
+        (network,) = spec.options.get("backbone", (None,))
+        wanted = {(of, 100 // classes, _named(name, network), seed) for of, name, seed in runs_of(spec)}
         if wanted - there:
             yield file, len(wanted & there), len(wanted)
 

@@ -13,10 +13,8 @@ from seu_bench.results.record import Record
 
 #: Sets of equal protocol, the one that claims rest on first.
 PROTOCOLS: Final = ("quick", "half_day")
-#: Strategies as large as SEU; searchers and creators.
-PARAMETERS, COMPONENTS = "parameters", "components"
-#: The schedule of the paper, on an accelerator.
-SCHEDULE: Final = "paper"
+#: Strategies as large as SEU; searchers and creators; the schedule of the paper, on an accelerator.
+PARAMETERS, COMPONENTS, SCHEDULE = "parameters", "components", "paper"
 SETS: Final = (*PROTOCOLS, PARAMETERS, COMPONENTS, SCHEDULE)
 
 #: Comparisons between others than SEU that a claim is about, by family.
