@@ -24,8 +24,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 #: What a reader of the field expects at both ends: all images at once above the network that grows, above the others.
 BOUND, GROWN, PLAIN, MEANS = "joint", "der", "naive", "nearest_mean"
-#: What a method is to be above, in words.
-SIMPLE: Final = {
+BASELINES: Final = {
     MEANS: "the means of classes of pixels, without a network",
     "linear": "a linear classifier of pixels for each task",
     "independent": "a network for each task, all kept",
@@ -79,9 +78,9 @@ def findings(rows: Rows) -> Iterator[str]:
         faults += [f"`{GROWN}` is above `{BOUND}`"] if accuracies[GROWN] > accuracies[BOUND] else []
         told = "; ".join(faults) if faults else "it is so"
         yield f"The field's order is `{BOUND}` above `{GROWN}` above the others above `{PLAIN}`: {told}."
-    for simple in (it for it in SIMPLE if it in accuracies):
-        below = [it for it in order if accuracies[it] < accuracies[simple] and it not in SIMPLE]
-        yield f"Below {SIMPLE[simple]} ({accuracies[simple]:.1f} %): {names(below) if below else 'none'}."
+    for simple in (it for it in BASELINES if it in accuracies):
+        below = [it for it in order if accuracies[it] < accuracies[simple] and it not in BASELINES]
+        yield f"Below {BASELINES[simple]} ({accuracies[simple]:.1f} %): {names(below) if below else 'none'}."
     dead = {name: seeds for name, row in rows.items() if name != MEANS and (seeds := dead_seeds(row))}
     told = "; ".join(f"`{name}`, seeds {', '.join(map(str, seeds))}" for name, seeds in dead.items())
     yield f"Networks that learned some task no better than the most frequent class: {told or 'none'}."
@@ -141,7 +140,7 @@ def draw(folder: Path = EVIDENCE) -> None:
     if not (streams := read_streams(folder)):
         return
     shown = dict.fromkeys(name for rows in streams.values() for name in rows)
-    markers = dict(zip(shown, "osv^D<>PXphd*H8" * 3, strict=False))
+    markers = dict(zip(shown, "osv^D<>PXpd*" * 3, strict=False))
     colors = {name: f"C{place % 10}" for place, name in enumerate(shown)}
     with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
         size = (max(4.6 * len(streams), 7), 4.6)
@@ -153,8 +152,8 @@ def draw(folder: Path = EVIDENCE) -> None:
                     look = {"color": colors[name], "marker": markers[name], "label": name}
                     look |= {"markerfacecolor": "none"} if row.reference is not None else {}
                     axis.errorbar(memory / 1e6, 100 * found.mean, spread, linestyle="", capsize=2, **look)
-            axis.set_title(stream, fontsize=9)
-            axis.set(xlabel="memory kept (MB)", ylabel="accuracy after the last task (%)", xscale="log")
+            axis.set(title=stream, xlabel="memory kept (MB)", ylabel="accuracy after the last task (%)", xscale="log")
+            axis.xaxis.set(major_formatter="{x:g}", minor_formatter="")
         handles = {label: it for axis in axes.flat for it, label in zip(*axis.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
         figure.savefig(PICTURE, metadata={"Date": None})
