@@ -28,6 +28,7 @@ BASELINES: Final = {
     MEANS: "the means of classes of pixels, without a network",
     "linear": "a linear classifier of pixels for each task",
     "independent": "a network for each task, all kept",
+    "independent on cells:3": "a network of drawn cells for each task, all kept",
 }
 #: SEU by the paper's searcher and creator, and by ours.
 OURS: Final = (SEU, named(SEU, "inherit", "inherit"))
