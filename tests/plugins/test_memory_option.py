@@ -48,8 +48,8 @@ def own(tmp_path: Path) -> str:
         ("replay", {"memory": 77}, "252e7d21ab"),
         ("gem", {"patterns_per_experience": 40}, "d636965674"),
         ("gem", {"patterns_per_experience": 7}, "0e0551593c"),
-        ("icarl", {}, "1042a6074b"),
-        ("icarl", {"memory": 2000}, "17f659bf69"),
+        ("icarl", {"learning_rate": 0.025}, "1042a6074b"),
+        ("icarl", {"learning_rate": 0.025, "memory": 2000}, "17f659bf69"),
     ],
 )
 def test_run_ids_are_those_of_before(strategy: str, options: dict[str, Any], digest: str) -> None:
