@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 AccuracyMatrix: TypeAlias = Sequence[Sequence[float | None]]
 #: How many of task i's images were answered with a class of task j, a row for each i, of which none is empty.
@@ -301,6 +301,47 @@ def mixed_score(accuracy_percent: float, parameters: float) -> float:
         raise ValueError(f"a number of parameters is not negative: {parameters!r}")
     smallness = math.exp(-math.log10(parameters + 1) / 10)
     return math.sqrt(accuracy_percent) / 10 * (math.cos(math.pi * (1 - smallness)) + 1) / 2
+
+
+def chance_acc(classes: Sequence[int], scenario: Literal["task", "class", "domain"]) -> float | None:
+    """Accuracy of a guess among the classes that an answer may be, in [0, 1]; a constant answer's, where they are
+    equally frequent.
+
+    Args:
+        classes: number of classes of each task.
+        scenario: ``task``: an answer is a class of its own task; ``domain``: tasks share their classes.
+
+    Returns:
+        The mean over tasks of 1 / classes; ``None`` if a number is missing.
+    """
+    answers = [sum(classes)] if scenario == "class" else classes
+    return fmean(1 / number for number in answers) if answers and 0 not in answers else None
+
+
+def mixed_score_above_chance(accuracy: float | None, chance: float | None, parameters: float | None) -> float | None:
+    """Accuracy above chance and model size in one number, in [0, 1].
+
+    ``max(0, (a - c) / (1 - c))`` times :func:`mixed_score` of an accuracy of 100 %: 0 for an answer that knows nothing,
+    whatever its size, 1 for one that is always right and has no parameter. Unlike in :func:`mixed_score` the accuracy
+    has no root, which is steepest where an answer is worth least.
+
+    Args:
+        accuracy: a, mean accuracy over all tasks, in [0, 1].
+        chance: c, :func:`chance_acc`, in [0, 1).
+        parameters: n, as of :func:`mixed_score`.
+
+    Returns:
+        The score; ``None`` if one of the three was not measured, or is out of its range.
+
+    Example:
+        >>> mixed_score_above_chance(0.5, 0.5, 0), mixed_score_above_chance(1.0, 0.5, 0)
+        (0.0, 1.0)
+    """
+    if accuracy is None or chance is None or parameters is None:
+        return None
+    if not (0 <= accuracy <= 1 and 0 <= chance < 1 and parameters >= 0):
+        return None
+    return max(0.0, (accuracy - chance) / (1 - chance)) * mixed_score(100, parameters)
 
 
 def entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:

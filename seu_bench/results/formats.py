@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from seu_bench.metrics import chance_acc, mixed_score
 from seu_bench.results.labels import definition
 from seu_bench.results.leaderboard import (
     FRONT,
@@ -64,6 +65,10 @@ def notes(board: Leaderboard, best: str = "*", alike: str = "≈") -> Iterator[s
         stands = f" (memory was not measured for {count(unknown, 'row')})" if board.size != "memory_bytes" else ""
         yield f"ranks are by mean accuracy; {FRONT}Pareto-optimal in accuracy and {size}{stands}"
         yield _LEGEND.format(best, alike)
+    chance = chance_acc(board.rows[0].record.task_classes, board.scenario) if board.rows else None
+    if chance is not None:
+        score = f"{100 * chance:.2f} %, mixed score {mixed_score(100 * chance, 0):.4f}, above chance 0"
+        yield f"null model, a guess without parameters: accuracy {score}"
     if board.references:
         names = "; ".join(f"{row.configuration}: {row.reference}" for row in board.references)
         yield f"{REFERENCE}references, which come last and are not ranked: {names}"

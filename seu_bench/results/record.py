@@ -19,7 +19,7 @@ from seu_bench.config.options import format_errors
 from seu_bench.config.run import MOST_THREADS, Evaluation, Matched, Precision
 from seu_bench.config.streams import InputKind, Scenario
 from seu_bench.errors import NewerRecordError, ResultsError
-from seu_bench.metrics import avg_incremental_image_acc, image_acc
+from seu_bench.metrics import avg_incremental_image_acc, chance_acc, image_acc, mixed_score_above_chance
 from seu_bench.utils.files import write_atomic
 from seu_bench.utils.reading import read_file
 from seu_bench.utils.text import html_table
@@ -391,10 +391,9 @@ def parse_record(content: str | bytes, where: str) -> Record:
         faults = format_errors(error)
         with contextlib.suppress(ValidationError):  # a later version may mean something else by a key
             found = Versioned.model_validate_json(content)
-    if found is not None and found.schema_version > SCHEMA_VERSION:
+    if found is not None and (version := found.schema_version) > SCHEMA_VERSION:
         raise NewerRecordError(
-            f"the record was written by a later version of seu-bench: its schema version is {found.schema_version}, "
-            f"and those up to {SCHEMA_VERSION} are known here",
+            f"a later version of seu-bench wrote the record: its schema is {version}, known is up to {SCHEMA_VERSION}",
             where=where,
             remedy="update seu-bench, or choose another folder with --results",
         )
@@ -408,7 +407,7 @@ def parse_record(content: str | bytes, where: str) -> Record:
 
 
 def _with_present_names(record: Record) -> Record:
-    """Give published records the option ``memory`` and metrics over images, which are younger than they are."""
+    """Give published records the option ``memory`` and metrics that are younger than they are."""
     updates: dict[str, Any] = {}
     if "mem_size" in record.options and record.strategy in _MEM_SIZE:
         updates["options"] = _with_memory(record.options)
@@ -421,6 +420,9 @@ def _with_present_names(record: Record) -> Record:
         updates["options"] = {"memory": total, **record.options}
     images, functions = [tests for *_, tests in record.task_images], (image_acc, avg_incremental_image_acc)
     found: dict[str, Any] = {it.__name__: it(record.accuracy_matrix, images) for it in functions}
+    accuracy, size = record.metrics.get("acc"), record.metrics.get("params_total")
+    chance = chance_acc(record.task_classes, record.scenario)
+    found["mixed_score_above_chance"] = mixed_score_above_chance(accuracy, chance, size)
     if record.metrics and (absent := {k: it for k, it in found.items() if it is not None and k not in record.metrics}):
         updates["metrics"] = record.metrics | absent
     return record.model_copy(update=updates) if updates else record
@@ -443,10 +445,8 @@ def image_budget(record: Record) -> int | None:
 
 def unreadable(file: Path | str, error: OSError | ValueError) -> ResultsError:
     """Return the error of a record that cannot be read."""
-    remedy = "see that the file is there and may be read by you"
-    return ResultsError(
-        f"the record cannot be read: {getattr(error, 'strerror', None) or error}", where=str(file), remedy=remedy
-    )
+    what = f"the record cannot be read: {getattr(error, 'strerror', None) or error}"
+    return ResultsError(what, where=str(file), remedy="see that the file is there and may be read by you")
 
 
 def differing_code(

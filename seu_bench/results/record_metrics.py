@@ -84,6 +84,11 @@ def _mixed_score(field: str, per_number: int = 1) -> Callable[[Record], Value]:
     return score
 
 
+def _mixed_score_above_chance(record: Record) -> float | None:
+    accuracy, chance = formulas.acc(complete_matrix(record)), formulas.chance_acc(record.task_classes, record.scenario)
+    return formulas.mixed_score_above_chance(accuracy, chance, _last("params_total")(record))
+
+
 def _stages(field: str, name: str | None = None) -> Callable[[Record], Value]:
     """The sum of a field over the stages of this name, or over all but evaluation; ``None`` where one lacks it."""
 
@@ -196,6 +201,14 @@ METRICS: Final[Mapping[str, Metric]] = {
         unit="score",
         higher_is_better=True,
         column="mixed score",
+    ),
+    "mixed_score_above_chance": Metric(
+        _mixed_score_above_chance,
+        "max(0, (acc - c) / (1 - c)), c = chance, times the mixed score of params_total at an accuracy of 100 %: "
+        "0 for a guess of any size, 1 for a perfect answer of none",
+        unit="score",
+        higher_is_better=True,
+        column="mixed score above chance",
     ),
     "mixed_score_memory": Metric(
         _mixed_score("memory_bytes", FLOAT_BYTES),

@@ -20,6 +20,7 @@ from seu_bench.metrics import (
     avg_incremental_image_acc,
     balanced_acc,
     bwt,
+    chance_acc,
     cross_task_errors,
     forgetting,
     fwt,
@@ -27,6 +28,7 @@ from seu_bench.metrics import (
     intransigence,
     learning_acc,
     mixed_score,
+    mixed_score_above_chance,
     task_accuracy,
 )
 from seu_bench.results.record import Record, StageRecord
@@ -88,6 +90,28 @@ class TestMixedScore:
     def test_refuses_what_is_no_accuracy_or_size(self, accuracy: float, parameters: int) -> None:
         with pytest.raises(ValueError, match=r"between 0 and 100|not negative"):
             mixed_score(accuracy, parameters)
+
+
+class TestAboveChance:
+    @pytest.mark.parametrize(
+        ("classes", "scenario", "chance"),
+        [((2, 4), "task", 0.375), ((2, 4), "class", 1 / 6), ((5, 5), "domain", 0.2), ((2, 0), "task", None)],
+    )
+    def test_a_guess_has_nothing_at_any_size(self, classes: tuple[int, ...], scenario: Any, chance: float) -> None:
+        assert chance_acc(classes, scenario) == (None if chance is None else pytest.approx(chance))
+        scores = {mixed_score_above_chance(each, chance, 10**6) for each in (0.0, chance)}
+        assert scores == ({None} if chance is None else {0.0})
+
+    def test_grows_with_accuracy_and_falls_with_size(self) -> None:
+        def score(accuracy: float, parameters: int) -> float:
+            return mixed_score_above_chance(accuracy, 0.5, parameters) or 0.0
+
+        assert score(1.0, 0) == 1 and score(0.75, 0) == 0.5
+        assert score(0.9, 10**5) > score(0.8, 10**5) > score(0.8, 10**6) > 0
+
+    @pytest.mark.parametrize("given", [(1.1, 0.5, 1), (0.5, 1.0, 1), (0.5, 0.1, -1), (math.nan, 0.1, 1)])
+    def test_nothing_is_said_of_what_cannot_be(self, given: tuple[float, float, float]) -> None:
+        assert mixed_score_above_chance(*given) is None
 
 
 class TestMatrix:
@@ -266,6 +290,7 @@ class TestComputeMetrics:
             "macs": 7,
             "memory_bytes": 20_000_000,
             "mixed_score": pytest.approx(mixed_score(100 * final, 3_750_000)),
+            "mixed_score_above_chance": pytest.approx((final - 0.5) / 0.5 * mixed_score(100, 3_750_000)),
             "mixed_score_memory": pytest.approx(mixed_score(100 * final, 5_000_000)),
             "train_seconds": 5.5,
             "train_cpu_seconds": 7.5,

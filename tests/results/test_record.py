@@ -322,7 +322,7 @@ class TestLater:
 
     @pytest.mark.parametrize("name", ["run-002", "run-003"])
     def test_shown_and_listed_as_what_it_is(self, command: Command, results: Path, name: str) -> None:
-        with pytest.raises(NewerRecordError, match="schema version is 2, and those up to 1 are known"):
+        with pytest.raises(NewerRecordError, match="schema is 2, known is up to 1"):
             find_record(results, name)
         answer = command("show", name, "--results", results)
         assert answer.status == 2 and "hint: update seu-bench" in answer.err

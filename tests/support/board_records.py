@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pandas
 
-from seu_bench.metrics import mixed_score
+from seu_bench.metrics import mixed_score, mixed_score_above_chance
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Leaderboard
 from seu_bench.results.record import Record, write_record
@@ -64,6 +64,7 @@ def writer(folder: Path) -> Put:
             "train_flops": int(1e12 * acc),
             "search_flops": int(1e11 * acc),
             "mixed_score": mixed_score(100 * acc, parameters),
+            "mixed_score_above_chance": mixed_score_above_chance(acc, 0.1, parameters),
             "mixed_score_memory": mixed_score(100 * acc, 5 * parameters / 4),
             "learning_acc": acc + 0.05,
             "train_seconds": 100.0 * acc,

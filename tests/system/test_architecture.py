@@ -81,8 +81,8 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_050, "cli": 2_850, "config": 2_010, "data": 3_970, "engine": 4_610, "models": 1_340, "plugin": 1_320,
-    "results": 4_235, "sweeps": 1_600, "testing": 1_550, "training": 3_085, "utils": 1_155,
+    "beside": 1_090, "cli": 2_850, "config": 2_010, "data": 3_970, "engine": 4_610, "models": 1_340, "plugin": 1_320,
+    "results": 4_255, "sweeps": 1_600, "testing": 1_550, "training": 3_085, "utils": 1_155,
 }  # fmt: skip
 
 
