@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from seu_bench.config import LEARNING_RATES, BackboneOptions, SelectingOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, SelectingOptions, TuningGrid
 from seu_bench.errors import RunError
 from seu_bench.training import TaskData
-from seu_bench_methods.anchored import Anchored
+from seu_bench_methods.anchored import Anchored, PenaltyOptions
 
 #: Numbers in the gradients of single images that are held at once (half a gigabyte); always those of one image.
 GRADIENT_NUMBERS: Final = 2**27
@@ -29,12 +29,12 @@ class Ewc(Anchored):
     """
 
     name = "ewc"
-    penalty_strength = "ewc_lambda"
     after_task_stage = "fisher"
 
-    class Options(BackboneOptions, SelectingOptions):
+    class Options(PenaltyOptions, SelectingOptions):
         """Options of elastic weight consolidation."""
 
+        strength = "ewc_lambda"
         tuning_grid: ClassVar[TuningGrid] = {
             "ewc_lambda": (30, 150, 750, 4_000),
             "restore": ("best_valid", "last"),

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, TuningGrid
 from seu_bench.training import TaskData
-from seu_bench_methods.anchored import Anchored
+from seu_bench_methods.anchored import Anchored, PenaltyOptions
 
 
 class Mas(Anchored):
@@ -23,13 +23,13 @@ class Mas(Anchored):
     """
 
     name = "mas"
-    penalty_strength = "lambda_reg"
     check_options = {"lambda_reg": 0.01}
     after_task_stage = "consolidation"
 
-    class Options(BackboneOptions):
+    class Options(PenaltyOptions):
         """Options of memory-aware synapses."""
 
+        strength = "lambda_reg"
         tuning_grid: ClassVar[TuningGrid] = {"lambda_reg": (0.001, 0.01, 0.1, 1.0), "learning_rate": LEARNING_RATES}
 
         lambda_reg: NonNegativeFloat = Field(1.0, description="weight of the penalty")

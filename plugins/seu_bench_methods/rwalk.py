@@ -10,10 +10,10 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, TuningGrid
 from seu_bench.data import batch_bounds
 from seu_bench.training import TaskData
-from seu_bench_methods.anchored import Anchored
+from seu_bench_methods.anchored import Anchored, PenaltyOptions
 
 
 class Rwalk(Anchored):
@@ -27,11 +27,11 @@ class Rwalk(Anchored):
     """
 
     name = "rwalk"
-    penalty_strength = "ewc_lambda"
 
-    class Options(BackboneOptions):
+    class Options(PenaltyOptions):
         """Options of Riemannian walk."""
 
+        strength = "ewc_lambda"
         tuning_grid: ClassVar[TuningGrid] = {"ewc_lambda": (0.1, 1.0, 10.0), "learning_rate": LEARNING_RATES}
 
         ewc_lambda: NonNegativeFloat = Field(0.1, description="weight of the penalty")

@@ -9,9 +9,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from seu_bench.config import LEARNING_RATES, BackboneOptions, TuningGrid
+from seu_bench.config import LEARNING_RATES, TuningGrid
 from seu_bench.training import TaskData
-from seu_bench_methods.anchored import Anchored
+from seu_bench_methods.anchored import Anchored, PenaltyOptions
 
 #: Largest importance of a weight.
 LARGEST: Final = 0.001
@@ -28,11 +28,11 @@ class Si(Anchored):
     """
 
     name = "si"
-    penalty_strength = "si_lambda"
 
-    class Options(BackboneOptions):
+    class Options(PenaltyOptions):
         """Options of synaptic intelligence."""
 
+        strength = "si_lambda"
         tuning_grid: ClassVar[TuningGrid] = {
             "si_lambda": (100.0, 1_000.0, 10_000.0, 100_000.0),
             "learning_rate": LEARNING_RATES,

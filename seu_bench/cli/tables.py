@@ -252,6 +252,10 @@ def _stages_table(record: Record) -> Table:
             f"learning rate x largest curvature of the penalty: {steepest.value:.3g} at most, {verdict} "
             f"(SGD is stable below {steepest.bound:.3g})"
         )
+        if least := min(
+            (it.stability.share for it in record.stages if it.stability and it.stability.share), default=None
+        ):
+            table.caption += f"; bounded, down to {least:.2g} times the strength asked for"
     return table
 
 

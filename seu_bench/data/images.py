@@ -52,7 +52,8 @@ class Normaliser:
                 average, deviation = color + (1 - color) * average, (1 - color) * deviation
             mean, std = tuple(average.tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
         channels = info.channels if color is None else 3
-        repeats = spec.encoder is not None and channels == 1
+        # Grey images are repeated before they are normalised: by an encoder's means, or by those of a coloured task.
+        repeats = channels == 1 and (spec.encoder is not None or len(mean) == spec.channels)
         if len(mean) not in (1, channels) and kind != "tokens" and not repeats:
             of = f"images of {channels} channels" if kind == "image" else f"{channels} features"
             raise RequestError(

@@ -112,7 +112,8 @@ class RunRecorder:
         if progress.done:
             steep = None
             if stability is not None and math.isfinite(stability.value):
-                steep = StabilityRecord(value=stability.value, bound=stability.bound)
+                share = stability.share if stability.share < 1 else None
+                steep = StabilityRecord(value=stability.value, bound=stability.bound, share=share)
             same = ("task", "seconds", "image_passes", "cpu_seconds", "flops", "chance_share")
             self._stages.append(
                 StageRecord(

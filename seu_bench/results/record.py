@@ -135,10 +135,11 @@ class EncoderRecord(Document):
 
 class StabilityRecord(Document):
     """Stability of SGD on a quadratic penalty: learning rate of the first epoch times the largest second derivative,
-    and ``2 (1 + momentum)``, beyond which it diverges along that direction."""
+    and ``2 (1 + momentum)``, beyond which it diverges along that direction; ``share``: of the strength asked for."""
 
     value: Measurement
     bound: Measurement
+    share: Share | None = Field(None, exclude_if=lambda it: it is None)
 
 
 class TuningRecord(Document):

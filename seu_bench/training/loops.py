@@ -191,12 +191,13 @@ class TrainingStage(Stage[Any]):
         self.data = task
         self.module = strategy.trained_module(task)
         self.best = BestWeights(self.module)
+        strategy.begin_training(self.module, self.schedule)
         moving, named = {*self.module.parameters()}, strategy.model.named_parameters()
         curvature = strategy.penalty_curvature({name for name, parameter in named if parameter in moving})
         if curvature is not None and self.schedule.optimizer == "sgd":
-            self.stability = Stability.of(self.schedule, curvature, strategy.penalty_strength)
+            strength, share = strategy.penalty_strength, strategy.penalty_share
+            self.stability = Stability.of(self.schedule, curvature, strength, share)
         self.batch_flops: dict[Hashable, tuple[int, int]] = {}  # as RepeatedBatches knows them
-        strategy.begin_training(self.module, self.schedule)
 
     def run_epoch(self) -> EpochReport:
         """One epoch of training and one pass over the validation images."""

@@ -48,16 +48,18 @@ class Stability:
         value: learning rate of the first epoch times the largest second derivative of the penalty.
         bound: ``2 (1 + momentum)``.
         strength: what to lower beside the learning rate: the option of the penalty's strength.
+        share: of the strength asked for that the penalty has.
     """
 
     value: float
     bound: float
     strength: str
+    share: float = 1.0
 
     @classmethod
-    def of(cls, schedule: Schedule, curvature: float, strength: str) -> Stability:
+    def of(cls, schedule: Schedule, curvature: float, strength: str, share: float = 1.0) -> Stability:
         """Return the stability of a schedule's SGD on a penalty whose largest second derivative is ``curvature``."""
-        return cls(schedule.learning_rate * curvature, 2 * (1 + schedule.momentum), strength)
+        return cls(schedule.learning_rate * curvature, 2 * (1 + schedule.momentum), strength, share)
 
     @property
     def holds(self) -> bool:

@@ -76,6 +76,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     revisits_tasks = False
     #: Name of the option that is the strength of the penalty, for whoever should lower it.
     penalty_strength = "the penalty's strength"
+    #: Share of that strength that the penalty has, where it is bounded.
+    penalty_share = 1.0
     #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
     #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
     state_attributes: tuple[str, ...] = ()

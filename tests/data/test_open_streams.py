@@ -58,6 +58,18 @@ def test_by_default_nothing_of_the_mean_changes() -> None:
     assert not mixed.plan.open_ended and mixed.inputs[1] == own.inputs[1] and mixed.inputs[0] != own.inputs[0]
 
 
+@pytest.mark.parametrize("first", ["a", "grey"])
+def test_grey_images_beside_coloured_ones(first: str) -> None:
+    """They are repeated, then normalised by the means of the first task, be it coloured or grey."""
+    sets = {"a": DATA["a"], "grey": raw_dataset([24, 20], [4, 4])}
+    tasks = {name: {"dataset": name, "input": {"channels": 3}} for name in sorted(sets, key=lambda name: name != first)}
+    stream = build_stream(sequence(tasks=tasks), sets.__getitem__, ALL, 3)
+    mean, std = (torch.tensor(stream.inputs[0][key]).view(1, -1, 1, 1) for key in ("mean", "std"))
+    found = everything(stream.tasks[[*tasks].index("grey")].test)[0]
+    raw = torch.from_numpy(sets["grey"].test.images).float() / 255
+    assert torch.equal(found, ((raw - mean) / std).expand(-1, 3, -1, -1))
+
+
 def test_training_images_of_learned_tasks_are_not_held() -> None:
     """But for the first, which all are normalised by, and those of data sets that later tasks have as well."""
     whole, late = built(sequence("a", "b", "c")), built(sequence("a", "b", "c"), learned=2)

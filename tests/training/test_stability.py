@@ -81,3 +81,28 @@ def test_curvature_is_the_penaltys_own(name: str) -> None:
     steepest = max(second[name] for name in (backbone if name == "ewc" else named))
     assert stabilities[1].value == pytest.approx(steepest * strategy.schedule.learning_rate, rel=1e-5)
     assert stabilities[1].bound == 2 * (1 + strategy.schedule.momentum)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_strength_that_nobody_chose_is_bounded(name: str) -> None:
+    """To half the bound, and no further; one that is given is not, and a dump is read as it was."""
+    option, _ = PENALTIES[name]
+    factory = registry().strategies.find(name).factory
+    chosen, default = (factory.options(**given) for given in ({option: 3.0}, {}))
+    assert (chosen.bounded, default.bounded) == (False, True)
+    assert factory.options(**chosen.model_dump()) == chosen and factory.options(**default.model_dump()) == default
+
+    source = class_stream([[0, 1], [2, 3]], images=16)
+    options = {"backbone": "mlp", "width": 0.02, "epochs": 1, "batch_size": 8, option: 1e9}
+    shares = {}
+    for bounded in (False, True):
+        seen: list[Any] = []
+        made = context(source.plan, name, {**options, "bounded": bounded}, on_progress=seen.append)
+        strategy: Any = factory.build(made)
+        for experience in source.avalanche().train_stream:
+            strategy.train(experience, eval_streams=[])
+        found = next(it.stability for it in seen if it.stage == "training" and it.task == 1)
+        shares[bounded] = found.share
+        assert found.holds is bounded and found.strength == option
+    assert shares[False] == 1 and 0 < shares[True] < 1e-3
+    assert found.value == pytest.approx(found.bound / 2, rel=1e-5)
