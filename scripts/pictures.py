@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 from selenium import webdriver
 
-from seu_bench.results import Layout, Record, read_records, write_report
+from seu_bench.results import Record, read_records, write_report
 from seu_bench.results.record import write_record
 
 #: Columns of the terminal; width and height of the browser's window.
@@ -117,9 +117,6 @@ def main() -> None:
         terminal = Path(folder) / "terminal.svg"
         terminal.write_text(terminal_page(shown), encoding="utf-8")
         page = write_report(results, benchmark=given.benchmark).page
-        wide = write_report(results, Path(folder) / "wide.html", top=16, layout=Layout.of("7in"))
-        (front,) = (path for path in wide.figures if path.name.endswith("accuracy-memory.png"))
-        shutil.copy(front, given.output / "accuracy_memory.png")
         with browser(*WINDOW) as driver:
             driver.get(page.as_uri())
             driver.save_screenshot(str(given.output / "report.png"))

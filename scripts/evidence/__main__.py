@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scripts.evidence import (
     canon,
+    contest,
     inheritance,
     months,
     pretrained,
@@ -62,8 +63,9 @@ def main() -> None:
         months.draw()
         pretrained.draw()
         canon.draw()
+        contest.draw()
     PAGE.write_text(rendered(), encoding="utf-8")
-    pages = reference_numbers, published, scenarios, transfer, inheritance, units, months, pretrained, canon
+    pages = reference_numbers, published, scenarios, transfer, inheritance, units, months, pretrained, canon, contest
     for page in pages:
         page.PAGE.write_text(page.rendered(), encoding="utf-8")
     print(PAGE, *(page.PAGE for page in pages), sep="\n")

@@ -149,7 +149,7 @@ def draw(folder: Path = EVIDENCE) -> None:
         for axis, (stream, rows) in zip(axes.flat, streams.items(), strict=False):
             for name, row in rows.items():
                 if (found := row.summary("acc")) and (memory := row.mean("memory_bytes")):
-                    spread = None if found.std is None else 100 * found.std
+                    spread = None if found.high is None else 100 * (found.high - found.mean)
                     look = {"color": colors[name], "marker": markers[name], "label": name}
                     look |= {"markerfacecolor": "none"} if row.reference is not None else {}
                     axis.errorbar(memory / 1e6, 100 * found.mean, spread, linestyle="", capsize=2, **look)

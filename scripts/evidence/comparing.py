@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from scripts.evidence.formatting import change, ratio
-from scripts.evidence.runs import SEU, Group
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record_metrics import known_metric
 from seu_bench.results.statistics import PairedDifference, compare_paired
@@ -57,14 +56,6 @@ class Compared:
         if known_metric(self.metric).unit in ("fraction", "score"):
             return change(self.mean, self.metric)
         return ratio(self.pair.ours.mean(self.metric), self.pair.theirs.mean(self.metric))
-
-
-def against(group: Group, others: Iterable[str], one: str = SEU) -> list[Pair]:
-    """Pair a row with others of its group, those that are there."""
-    if one not in group.rows:
-        return []
-    found = [name for name in others if name in group.rows and name != one]
-    return [Pair(group.benchmark, one, name, group.rows[one], group.rows[name]) for name in found]
 
 
 def family(pairs: Sequence[Pair], metric: str) -> list[Compared]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.evidence.comparing import Compared
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, Evidence
 from scripts.evidence.formatting import NOTHING, heading, mean, table
 from seu_bench.results.record import Record
@@ -31,24 +30,6 @@ def components_table(evidence: Evidence) -> str:
     return table(headings, rows, texts=2) if rows else ""
 
 
-def component_comparisons(evidence: Evidence) -> str:
-    """Searchers beside `random`, creators beside the paper's: differences and verdicts; empty without any."""
-    found = {
-        metric: {(each.pair.one, each.pair.other): each for each in evidence.compared(COMPONENTS, metric)}
-        for metric in _COLUMNS
-    }
-    columns = [metric for metric in _COLUMNS if found[metric]]
-    rows = [
-        (f"`{one}`", f"`{other}`", *[_cell(found[metric].get((one, other))) for metric in columns])
-        for one, other in dict.fromkeys(pair for metric in columns for pair in found[metric])
-    ]
-    return table(("this", "beside this", *map(heading, columns)), rows, texts=2) if rows else ""
-
-
-def _cell(found: Compared | None) -> str:
-    return NOTHING if found is None else f"{found.words}, {found.difference.verdict}"
-
-
 def reused_share(record: Record) -> float | None:
     """Of the places on the paths of all tasks but the first, the share that holds a unit of an earlier task."""
     units = record.unit_tasks or ()
@@ -62,8 +43,8 @@ def reused_share(record: Record) -> float | None:
 
 
 def percent(shares: Sequence[float | None]) -> str:
-    """Mean and deviation of shares, in percent."""
+    """Mean of shares and half of its 95 % interval, in percent."""
     found = summarize(shares)
     if found is None:
         return NOTHING
-    return f"{100 * found.mean:.0f}" + ("" if found.std is None else f" ± {100 * found.std:.0f}")
+    return f"{100 * found.mean:.0f}" + ("" if found.high is None else f" ± {100 * (found.high - found.mean):.0f}")

@@ -17,13 +17,15 @@ NOTHING: Final = "-"
 _POINTS: Final = {"fraction": " points"}
 
 
-def mean(row: Row | None, metric: str, *, deviation: bool = True) -> str:
-    """Format mean and deviation over seeds in the unit of the metric's column; the value alone for one seed."""
+def mean(row: Row | None, metric: str, *, interval: bool = True) -> str:
+    """Format the mean over seeds and half of its 95 % interval, in the unit of the metric's column; the value alone for
+    one seed."""
     found = row.summary(metric) if row is not None else None
     if found is None:
         return NOTHING
     shown = known_metric(metric).format_cell
-    return shown(found.mean) + (f" ± {shown(found.std)}" if deviation and found.std is not None else "")
+    half = found.high - found.mean if found.high is not None and interval else None
+    return shown(found.mean) + ("" if half is None else f" ± {shown(half)}")
 
 
 def change(value: float, metric: str) -> str:
@@ -61,7 +63,7 @@ def methods_table(rows: Mapping[str, Row], columns: Sequence[str]) -> str:
         (
             f"`{name}`" + ("" if row.reference is None else " (reference)"),
             str(row.seeds),
-            *[mean(row, it, deviation=not it.startswith(("memory", "mask"))) for it in columns],
+            *[mean(row, it, interval=not it.startswith(("memory", "mask"))) for it in columns],
         )
         for name, row in rows.items()
     ]

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from scripts.evidence.comparing import Compared
 from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table, template
-from scripts.evidence.inheritance_contest import (
-    DRAWN,
-    MOST_COST,
-    MOST_LOST,
-    MOST_SIZE,
-    OURS,
-    PROTOCOLS,
-    ROWS,
-    SET,
-    TRIVIAL,
-    Contests,
-    Place,
-    goal_table,
-    read_contests,
-)
-from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
+from scripts.evidence.questions import Pool, read_pool, told
+from scripts.evidence.runs import EVIDENCE, PAPER, ROOT, SEU, records
 from scripts.evidence.sweeps import FOLDER, sweep
 from scripts.evidence.tables import front
 from seu_bench.results.leaderboard import Row
@@ -33,42 +18,66 @@ from seu_bench.sweeps.spec import SweepSpec
 
 PAGE: Final = ROOT / "docs" / "evidence" / "inheritance.md"
 PICTURES: Final = ROOT / "docs" / "pictures"
-#: The set of the ablation's records.
+#: The set of records; that of the ablation.
+SET: Final = "inheritance"
 ABLATION: Final = "inheritance_ablation"
+PROTOCOLS: Final = ("quick", "half_day")
+BENCHMARKS: Final = ("split_fashion", "split_cifar100", "pmnist")
+#: Names of rows: ours, and what is trivial beside it; the rows of the contest, in order.
+OURS: Final = "seu: inherit, inherit, width 0.5"
+TRIVIAL: Final = "seu: random, all_new, width 0.5"
+ROWS: Final = (
+    OURS, f"{OURS}, no copies", TRIVIAL, "seu: mdl, mdl, width 0.5", "seu: mdl, frugal, width 0.5", SEU,
+    "seu: mdl, frugal", "seu: random, frugal", "seu: random, all_new", *PAPER, "linear", "independent",
+)  # fmt: skip
+COLUMNS: Final = ("acc", "params_total", "mixed_score", "mixed_score_above_chance")
+#: Protocol and benchmark.
+Place: TypeAlias = tuple[str, str]
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("inheritance_*.toml")))
 #: Markers of the figure, by the order of rows.
-_MARKERS: Final = "*ov^<>sdPXDhp8"
+_MARKERS: Final = "*ov^<>sdPXDhp8H"
 #: Options that the sweeps differ in, and what they are where a sweep says nothing.
 _AXES: Final[Mapping[str, object]] = {
     "width": 1.0, "creator.shared": 0, "creator.copies": True, "creator.relation": "ridge",
 }  # fmt: skip
 
 
-def contest_table(contests: Contests, place: Place, told: Sequence[Mapping[tuple[str, str, str], Compared]]) -> str:
-    """A row for each configuration; the front of accuracy against parameters is in bold.
+def read_contests(pool: Pool) -> dict[Place, dict[str, Row]]:
+    """Rows by protocol and benchmark, in the order of :data:`ROWS`; benchmarks without our row are left out."""
+    places = [(protocol, benchmark) for protocol in PROTOCOLS for benchmark in BENCHMARKS]
+    found = {place: pool.get(place, {}) for place in places}
+    return {
+        place: {name: Row(0, name, rows[name]) for name in ROWS if name in rows}
+        for place, rows in found.items()
+        if OURS in rows
+    }
 
-    Args:
-        told: our row against the others in accuracy and in mixed score.
-    """
-    rows = contests.rows[place]
+
+def choosing(row: Row) -> tuple[str, str]:
+    """What searches and creations of a run cost: image passes, and CPU seconds if measured."""
+    runs = row.runs.values()
+    stages = [stage for run in runs for stage in run.stages if stage.name in ("search", "creation")]
+    if row.record.strategy != SEU:
+        return NOTHING, NOTHING
+    seconds = [stage.cpu_seconds for stage in stages if stage.cpu_seconds is not None]
+    shown = f"{sum(seconds) / len(runs):,.1f}" if len(seconds) == len(stages) else NOTHING
+    return f"{sum(stage.image_passes for stage in stages) / len(runs):,.0f}", shown
+
+
+def contest_table(rows: Mapping[str, Row]) -> str:
+    """A row for each configuration; the front of accuracy against parameters is in bold."""
     best = front(rows, "params_total")
-    lines = []
-    for name, row in rows.items():
-        cost = contests.cost(row)
-        sides = [found.get((*place, name)) for found in told]
-        lines.append(
-            (
-                f"**`{name}`**" if name in best else f"`{name}`",
-                str(row.seeds),
-                *[mean(row, column) for column in ("acc", "params_total", "mixed_score")],
-                NOTHING if cost is None else f"{cost.passes:,.0f}",
-                NOTHING if cost is None or cost.seconds is None else f"{cost.seconds:,.1f}",
-                *[NOTHING if each is None else f"{each.words}, {each.difference.verdict}" for each in sides],
-            )
+    lines = [
+        (
+            f"**`{name}`**" if name in best else f"`{name}`",
+            str(row.seeds),
+            *[mean(row, column) for column in COLUMNS],
+            *choosing(row),
         )
-    columns = [heading(column) for column in ("acc", "params_total", "mixed_score")]
-    headings = ["configuration", "seeds", *columns, "choosing: image passes", "choosing: CPU seconds"]
-    return table([*headings, "ours less it: accuracy", "ours less it: mixed score"], lines)
+        for name, row in rows.items()
+    ]
+    headings = ("configuration", "seeds", *map(heading, COLUMNS))
+    return table([*headings, "choosing: image passes", "choosing: CPU seconds"], lines)
 
 
 def findings(rows: Mapping[str, Row]) -> Iterator[str]:
@@ -88,12 +97,6 @@ def findings(rows: Mapping[str, Row]) -> Iterator[str]:
     if TRIVIAL in rows:
         size = ratio(rows[OURS].mean("params_total"), rows[TRIVIAL].mean("params_total"))
         yield f"Ours has {size} the parameters of the trivial row, whose cells are drawn anew for each task."
-    if DRAWN in rows:
-        with_copies, without = rows[OURS].values("acc"), rows[DRAWN].values("acc")
-        gains = [100 * (with_copies[seed] - without[seed]) for seed in with_copies.keys() & without.keys()]
-        if gains:
-            told = f"{sum(gains) / len(gains):+.2f} points over {len(gains)} seeds"
-            yield f"Copying brings {told}, beside the same genotype with units that are drawn anew."
 
 
 def ablation(folder: Path = EVIDENCE) -> str:
@@ -158,15 +161,10 @@ def _is_of(record: Record, spec: SweepSpec) -> bool:
 
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
-    found = read_contests(folder)
-    goals = found.goals()
-    told = [found.compared(metric) for metric in ("acc", "mixed_score")]
     return template("inheritance.md.jinja").render(
-        contests=found.rows,
-        goals=goals,
-        goal_table=goal_table(goals),
-        protocols=PROTOCOLS,
-        contest=lambda place: contest_table(found, place, told),
+        contests=read_contests(read_pool(folder)),
+        questions=told("inheritance", folder),
+        contest=contest_table,
         findings=findings,
         pictures={protocol: f"../pictures/{picture(protocol).name}" for protocol in PROTOCOLS},
         drawn=[protocol for protocol in PROTOCOLS if picture(protocol).exists()],
@@ -174,9 +172,6 @@ def rendered(folder: Path = EVIDENCE) -> str:
         commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
         pending=list(pending(folder)),
         folder=FOLDER,
-        most_lost=f"{100 * MOST_LOST:g}",
-        most_size=f"{MOST_SIZE:g}",
-        most_cost=f"{MOST_COST:g}",
     )
 
 
@@ -192,7 +187,7 @@ def draw(folder: Path = EVIDENCE) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    found = read_contests(folder).rows
+    found = read_contests(read_pool(folder))
     for protocol in PROTOCOLS:
         panels = {benchmark: rows for (which, benchmark), rows in found.items() if which == protocol}
         if not panels:

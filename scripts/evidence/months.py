@@ -114,7 +114,7 @@ def accuracy_table(chains: Chains) -> str:
     lines = []
     for name in ranked(chains):
         own, known = chains[name], summarize([it.accuracies[-1] for it in chains[name]])
-        spread = f" ± {100 * known.std:.1f}" if known is not None and known.std is not None else ""
+        spread = f" ± {100 * (known.high - known.mean):.1f}" if known is not None and known.high is not None else ""
         first, new = (mean_of(own, SHOWN[it]) for it in (ACCURACY, NEW))
         old = sum(100 * (it.record.accuracy_matrix[-1][0] or 0.0) for it in own) / len(own)
         told = f"`{name}`{' (reference)' if own[0].record.reference else ''}"

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from scripts.evidence import beside_paper, claims, relatives, tables, tuning
-from scripts.evidence.components import component_comparisons, components_table
+from scripts.evidence import beside_paper, relatives, tables, tuning
+from scripts.evidence.components import components_table
 from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, SCHEDULE, Evidence, read_evidence
 from scripts.evidence.formatting import names, table, template
+from scripts.evidence.questions import told
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
 from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
@@ -30,29 +31,22 @@ CONFIGURATIONS: Final = 24
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     evidence = read_evidence(folder)
-    found = claims.findings(evidence)
     return template("reproduction.md.jinja").render(
-        claims=found,
-        counted=claims.counted(found),
-        statuses=claims.STATUSES,
+        questions=told("reproduction", folder),
         protocols={name: evidence.sets[name] for name in PROTOCOLS if evidence.sets[name]},
         contest=tables.contest,
         front=lambda group: names(tables.front(group.learners)),
         size=tables.size_in_words,
-        comparisons=lambda name, group: tables.comparisons(evidence, name, group.benchmark),
         beside_paper=beside_paper.beside_paper,
         order=beside_paper.order,
         figures=figures,
         diagrams=diagrams,
         ranks={name: tables.average_ranks(evidence, name) for name in PROTOCOLS},
-        parameters=tables.equal_parameters(evidence),
         relatives=relatives.table_of(evidence),
         relatives_images=relatives.images(evidence),
         relatives_sizes={group.benchmark: relatives.sizes(group) for group in evidence.sets[PROTOCOLS[0]]},
         perceptron=relatives.gated_perceptron(evidence),
-        linear={name: tables.linear_row(evidence, name) for name in PROTOCOLS},
         components=components_table(evidence),
-        component_comparisons=component_comparisons(evidence),
         cheapest=names(name for group in evidence.sets[COMPONENTS] for name in tables.front(group.rows, "train_flops")),
         lambdas=tuning.by_method(),
         tuned=tuning.chosen(),

@@ -221,7 +221,7 @@ def draw(folder: Path = EVIDENCE) -> None:
                             axis.plot(range(1, len(values) + 1), values, markersize=3, linewidth=1, **look)
                     elif found := row.summary("avg_incremental_acc"):
                         memory = (row.mean("memory_added_bytes") or 0) / 1e6
-                        spread = None if found.std is None else 100 * found.std
+                        spread = None if found.high is None else 100 * (found.high - found.mean)
                         axis.errorbar(memory, 100 * found.mean, spread, linestyle="", capsize=2, **look)
                 classes = next(iter(rows.values())).record.task_classes
                 axis.set_title(f"{stream}\n{len(classes)} steps, {sum(classes)} classes", fontsize=9)

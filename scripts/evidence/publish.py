@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scripts.evidence import canon, inheritance, inheritance_contest, months, pretrained, scenarios, transfer, units
+from scripts.evidence import canon, contest, inheritance, months, pretrained, scenarios, transfer, units
 from scripts.evidence.evidence import COMPONENTS, PARAMETERS, PROTOCOLS, SCHEDULE
 from scripts.evidence.months_runs import PROCESSES
 from scripts.evidence.reference_runs import SET
@@ -20,7 +20,7 @@ from seu_bench.results.record_files import PACKED_NAME
 #: Results folders of the sweeps.
 FOLDERS = (
     *PROTOCOLS, COMPONENTS, PERCEPTRON, "probes", SET, scenarios.SET, transfer.SET, LONG_SET,
-    inheritance_contest.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET, canon.SET, SCHEDULE,
+    inheritance.SET, inheritance.ABLATION, units.SET, months.SET, pretrained.SET, canon.SET, contest.SET, SCHEDULE,
 )  # fmt: skip
 
 

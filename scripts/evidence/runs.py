@@ -55,13 +55,6 @@ class Group:
         return {name: self.rows[name] for name in order}
 
 
-def kind(name: str, row: Row) -> str:
-    """Say with which rows a row is compared: SEU's comparisons with rows of one kind are corrected for one another."""
-    if row.reference:
-        return "reference"
-    return "paper" if name in PAPER else "relative" if name in RELATIVES else "other"
-
-
 def groups(folder: Path) -> list[Group]:
     """Read a set by benchmark and protocol; empty where it was not run.
 

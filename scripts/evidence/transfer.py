@@ -104,7 +104,11 @@ def table_of(board: Leaderboard) -> str:
     lines = []
     for name, row in rows_of(board).items():
         last = summarize(last_accuracies(row))
-        told = NOTHING if last is None else shown(last.mean) + (f" ± {shown(last.std)}" if last.std is not None else "")
+        told = (
+            NOTHING
+            if last is None
+            else shown(last.mean) + (f" ± {shown(last.high - last.mean)}" if last.high is not None else "")
+        )
         is_own = name in OWN.values()
         lines.append(
             (
@@ -113,7 +117,7 @@ def table_of(board: Leaderboard) -> str:
                 mean(row, "acc"),
                 told,
                 NOTHING if is_own else mean(row, "transfer"),
-                *[mean(row, column, deviation=False) for column in COLUMNS],
+                *[mean(row, column, interval=False) for column in COLUMNS],
                 modules(row),
             )
         )
@@ -125,7 +129,7 @@ def beside_published(found: Mapping[str, Leaderboard]) -> str:
     lines = []
     for stream, theirs in PUBLISHED.items():
         row = rows_of(found[stream]).get(MODULAR) if stream in found else None
-        ours = [NOTHING, NOTHING] if row is None else [mean(row, "acc", deviation=False), modules(row)]
+        ours = [NOTHING, NOTHING] if row is None else [mean(row, "acc", interval=False), modules(row)]
         cells = [f"{100 * theirs.accuracy:.1f}", str(theirs.modules), f"{100 * theirs.lmc:.1f}", *ours]
         lines.append((f"`{stream}`", *cells))
     return table(["stream", "MNTDP-D (%)", "modules", "LMC (%)", "`mntdp` here (%)", "modules"], lines)

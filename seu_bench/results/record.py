@@ -400,11 +400,8 @@ def parse_record(content: str | bytes, where: str) -> Record:
         )
     if isinstance(found, Record):
         return _with_present_names(found)
-    raise ResultsError(
-        "this is not a complete record: " + "; ".join(faults[:5]),
-        where=where,
-        remedy="remove the run's folder and run it again",
-    )
+    what = f"this is not a complete record: {'; '.join(faults[:5])}"
+    raise ResultsError(what, where=where, remedy="remove the run's folder and run it again")
 
 
 def _with_present_names(record: Record) -> Record:

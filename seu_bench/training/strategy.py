@@ -74,10 +74,8 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     whole_stream = False
     #: Whether it learns from images of earlier tasks that it keeps nowhere: they are read again for a run that goes on.
     revisits_tasks = False
-    #: Name of the option that is the strength of the penalty, for whoever should lower it.
-    penalty_strength = "the penalty's strength"
-    #: Share of that strength that the penalty has, where it is bounded.
-    penalty_share = 1.0
+    #: Name of the option that is the strength of the penalty, for whoever should lower it; how much of it is left.
+    penalty_strength, penalty_share = "the penalty's strength", 1.0
     #: Names of attributes that hold state beside the model's: tensors, plain values, a generator of torch, and objects
     #: with ``state_dict()`` and ``load_state_dict()`` that are there from the beginning.
     state_attributes: tuple[str, ...] = ()

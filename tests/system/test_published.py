@@ -1,4 +1,4 @@
-"""Pages are what the published records say, claims what the numbers say; records can be read and sweeps be run."""
+"""Pages are what the published records say; records can be read and sweeps be run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import seu_bench
 from scripts.evidence import (
     canon,
-    claims,
     components,
+    contest,
     inheritance,
     months,
     page,
@@ -28,7 +28,6 @@ from scripts.evidence import (
     units,
 )
 from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
-from scripts.evidence.inheritance_contest import Goal
 from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
@@ -83,6 +82,7 @@ def put(folder: Path, *runs: Record, name: str = "quick") -> Evidence:
         pretrained,
         published,
         canon,
+        contest,
         pytest.param(reference_numbers, marks=pytest.mark.long),
     ],
     ids=lambda module: module.__name__.rpartition(".")[2],
@@ -224,24 +224,6 @@ def test_reference_sweeps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ewc", "status", "detail"),
-    [
-        (0.50, "stands", "`one` 4 of 4"),
-        (0.80, "stands in part", "`one` 3 of 4 (not told beside `ewc`)"),
-        (0.90, "stands in part", "`one` 3 of 4 (below `ewc`)"),
-    ],
-)
-def test_a_claim_is_judged_by_the_records(tmp_path: Path, ewc: float, status: str, detail: str) -> None:
-    """All comparisons significant, one that is not, one the other way round."""
-    means = {SEU: 0.8, "naive": 0.2, "ltg": 0.3, "pnn": 0.4, "ewc": ewc}
-    noise = (0.0, 0.01, -0.01)
-    found = put(tmp_path, *(a_run(name, seed, acc + noise[seed]) for name, acc in means.items() for seed in range(3)))
-    start = "SEU is more accurate than the paper's"
-    (said,) = (each for each in claims.findings(found) if each.text.startswith(start))
-    assert (said.status, said.detail) == (status, detail)
-
-
-@pytest.mark.parametrize(
     ("ours", "verdict"), [((0.8,), "within"), ((0.77, 0.83), "within"), ((0.769,), "below"), ((0.831,), "above")]
 )
 def test_verdicts_beside_a_number(ours: tuple[float, ...], verdict: str) -> None:
@@ -265,9 +247,9 @@ def test_two_configurations_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_page_of_nothing(tmp_path: Path) -> None:
-    """Every claim is unmeasured, and every set has the command that makes it."""
+    """No question is answered, and every set has the command that makes it."""
     text = page.rendered(tmp_path)
-    assert "## What was not measured" in text and "## What stands\n" not in text and "## Equal protocol" not in text
+    assert "| not run; " in text and "95 % interval |" not in text and "## Equal protocol" not in text
     assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == len(sweeps.FILES)
 
 
@@ -373,15 +355,3 @@ def test_goal_on_pretrained_features(tmp_path: Path, ease: float, memory: int, s
     assert rows["ranpac (layers 7-8)"].run_ids == {0: "layers"}
     (goal,) = (it for it in pretrained.findings("one", rows, pretrained.compare({"one": rows})) if "goal" in it)
     assert goal.endswith(said)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "size", "passes", "seconds", "met"),
-    [
-        (-0.005, 0.5, 0.1, 0.1, True), (0.02, 0.3, 0.0, None, True), (-0.0051, 0.5, 0.1, 0.1, False),
-        (0.1, 0.51, 0.0, 0.0, False), (0.1, 0.1, 0.11, 0.0, False), (0.1, 0.1, 0.0, 0.11, False),
-    ],
-)  # fmt: skip
-def test_goal(accuracy: float, size: float, passes: float, seconds: float | None, met: bool) -> None:
-    """Every part must be met; CPU seconds where they were measured."""
-    assert Goal("one", "quick", 3, accuracy, size, passes, seconds).is_met is met
