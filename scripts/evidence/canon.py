@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from scripts.evidence.comparing import Compared, compare_rows
 from scripts.evidence.formatting import NOTHING, methods_table, names, template
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, named, short_name
-from scripts.evidence.sweeps import FOLDER, runs_of, sweep
+from scripts.evidence.sweeps import FOLDER, pending
 from scripts.evidence.tables import verdicts
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Row
@@ -98,23 +98,6 @@ def dead_seeds(row: Row) -> list[int]:
     return found
 
 
-def pending(streams: Mapping[str, Rows]) -> Iterator[tuple[str, int, int]]:
-    """Sweeps with runs that have no published record: the file, how many there are, and of how many."""
-    there = {
-        (row.record.benchmark, len(row.record.task_names), name, seed)
-        for rows in streams.values()
-        for name, row in rows.items()
-        for seed in row.runs
-    }
-    for file in SWEEPS:
-        spec = sweep(file)
-        (classes,) = spec.options.get("benchmark.stream.classes_per_task", (10,))
-        (network,) = spec.options.get("backbone", (None,))
-        wanted = {(of, 100 // classes, _named(name, network), seed) for of, name, seed in runs_of(spec)}
-        if wanted - there:
-            yield file, len(wanted & there), len(wanted)
-
-
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     streams = read_streams(folder)
@@ -126,7 +109,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         verdicts=verdicts(found) if found["acc"] else NOTHING,
         picture=f"../pictures/{PICTURE.name}",
         commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
-        pending=[*pending(streams)],
+        pending=pending(SWEEPS, folder),
         folder=FOLDER,
     )
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from scripts.evidence.formatting import NOTHING, heading, mean, table, template
 from scripts.evidence.questions import Pool, read_pool, told
 from scripts.evidence.runs import CONTROL, EVIDENCE, ROOT, SEU
-from scripts.evidence.sweeps import FOLDER
+from scripts.evidence.sweeps import FOLDER, pending
 from scripts.evidence.tables import NULL, null_cells
 from seu_bench.results.leaderboard import Row
 
@@ -92,6 +92,8 @@ def rendered(folder: Path = EVIDENCE) -> str:
         memory=equal_memory(rows),
         questions=told("contest", folder),
         picture=f"../pictures/{PICTURE.name}",
+        pending=pending(SWEEPS, folder),
+        folder=FOLDER,
         commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
     )
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import prod
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from scripts.evidence.formatting import NOTHING, heading, mean, names, ratio, table, template
 from scripts.evidence.questions import Pool, read_pool, told
 from scripts.evidence.runs import EVIDENCE, PAPER, ROOT, SEU, records
-from scripts.evidence.sweeps import FOLDER, sweep
+from scripts.evidence.sweeps import FOLDER, pending
 from scripts.evidence.tables import front
 from seu_bench.results.leaderboard import Row
 from seu_bench.results.record import Record
-from seu_bench.sweeps.spec import SweepSpec
 
 PAGE: Final = ROOT / "docs" / "evidence" / "inheritance.md"
 PICTURES: Final = ROOT / "docs" / "pictures"
@@ -36,10 +34,6 @@ Place: TypeAlias = tuple[str, str]
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("inheritance_*.toml")))
 #: Markers of the figure, by the order of rows.
 _MARKERS: Final = "*ov^<>sdPXDhp8H"
-#: Options that the sweeps differ in, and what they are where a sweep says nothing.
-_AXES: Final[Mapping[str, object]] = {
-    "width": 1.0, "creator.shared": 0, "creator.copies": True, "creator.relation": "ridge",
-}  # fmt: skip
 
 
 def read_contests(pool: Pool) -> dict[Place, dict[str, Row]]:
@@ -134,31 +128,6 @@ def _configuration(record: Record) -> str:
     return ", ".join(parts)
 
 
-def pending(folder: Path = EVIDENCE) -> Iterator[tuple[str, int, int]]:
-    """Sweeps that have fewer published records than runs: the file, how many there are, and of how many."""
-    there = {name: records(folder / name) for name in (SET, ABLATION)}
-    for file in SWEEPS:
-        spec = sweep(file)
-        axes = (spec.searcher or (), spec.creator or (), spec.benchmark, spec.seeds, *spec.options.values())
-        wanted = prod(map(len, axes))
-        found = sum(_is_of(record, spec) for record in there[Path(spec.results or "").name])
-        if found < wanted:
-            yield file, found, wanted
-
-
-def _is_of(record: Record, spec: SweepSpec) -> bool:
-    """Whether a run is one of a sweep's, as far as this page's sweeps differ."""
-    options = {**record.options, **{f"creator.{key}": value for key, value in (record.creator_options or {}).items()}}
-    return (
-        record.searcher in (spec.searcher or ())
-        and record.creator in (spec.creator or ())
-        and record.benchmark in [Path(benchmark).stem for benchmark in spec.benchmark]
-        and record.protocol == spec.protocol
-        and record.seed in spec.seeds
-        and all(options.get(key, default) in spec.options.get(key, (default,)) for key, default in _AXES.items())
-    )
-
-
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     return template("inheritance.md.jinja").render(
@@ -170,7 +139,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         drawn=[protocol for protocol in PROTOCOLS if picture(protocol).exists()],
         ablation=ablation(folder),
         commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
-        pending=list(pending(folder)),
+        pending=pending(SWEEPS, folder),
         folder=FOLDER,
     )
 

@@ -13,7 +13,7 @@ from scripts.evidence.evidence import COMPONENTS, PROTOCOLS, SCHEDULE, Evidence,
 from scripts.evidence.formatting import names, table, template
 from scripts.evidence.questions import told
 from scripts.evidence.runs import EVIDENCE, ROOT, Group
-from scripts.evidence.sweeps import FOLDER, pending
+from scripts.evidence.sweeps import FILES, FOLDER, pending
 from seu_bench.results.record_metrics import known_metric
 
 PAGE: Final = ROOT / "docs" / "evidence" / "reproduction.md"
@@ -51,7 +51,8 @@ def rendered(folder: Path = EVIDENCE) -> str:
         lambdas=tuning.by_method(),
         tuned=tuning.chosen(),
         probes=probes(evidence),
-        pending=pending(evidence),
+        pending=pending(FILES, folder),
+        titles=FILES,
         schedule=evidence.sets[SCHEDULE],
         schedule_costs=schedule_costs(evidence),
         minutes=_minutes(evidence),

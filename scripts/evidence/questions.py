@@ -6,7 +6,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -36,13 +36,13 @@ class Question:
     """A row beside others in a metric, on streams by protocol and benchmark.
 
     Attributes:
-        declared: the day on which it was asked.
+        declared: when it was asked.
         margin: by which ``one`` may be worse, or the two may differ.
     """
 
     id: str
     page: str
-    declared: date
+    declared: datetime
     asks: str
     kind: Kind
     one: str
@@ -126,7 +126,7 @@ def answers(question: Question, pool: Pool) -> list[Answer]:
             values = [[run.metrics.get(question.metric) for run in pair] for pair in pairs]
             differences = [one - its for one, its in values if one is not None and its is not None]
             if differences:
-                known = any(run.started[:10] < question.declared.isoformat() for pair in pairs for run in pair)
+                known = any(datetime.fromisoformat(run.started) < question.declared for pair in pairs for run in pair)
                 found.append((place, other, differences, known))
     p_values = [p_value(question.kind, question.margin, differences) for _, _, differences, _ in found]
     tested = [at for at, p in enumerate(p_values) if p is not None]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Final
 
 from scripts.evidence.formatting import heading, mean, table, template
 from scripts.evidence.runs import EVIDENCE, ROOT
-from scripts.evidence.sweeps import FOLDER, sweep
+from scripts.evidence.sweeps import FOLDER, pending
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.record_metrics import known_metric
@@ -109,21 +108,6 @@ def findings(board: Leaderboard) -> Iterator[str]:
         yield f"The best learner, `{best[1]}`, {told}."
 
 
-def pending() -> Iterator[tuple[str, int, int]]:
-    """Sweeps with runs that have no published record: the file, how many there are, and of how many."""
-    there = {(board.benchmark, name_of(row), seed) for board in boards() for row in board.rows for seed in row.runs}
-    for file in SWEEPS:
-        spec = sweep(file)
-        certainty = spec.options.get("infer_task")
-        told = f" ({certainty[0] if isinstance(certainty, list | tuple) else certainty})" if certainty else ""
-        wanted = {
-            (benchmark, f"{name}{told}", seed)
-            for name, benchmark, seed in product(spec.strategy, spec.benchmark, spec.seeds)
-        }
-        if wanted - there:
-            yield file, len(wanted & there), len(wanted)
-
-
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
     return template("scenarios.md.jinja").render(
@@ -132,7 +116,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         findings=findings,
         definitions=[(heading(name), known_metric(name).summary) for name in COLUMNS[:4]],
         commands=[f"seu-bench sweep {FOLDER}/{file}.toml" for file in SWEEPS],
-        pending=list(pending()),
+        pending=pending(SWEEPS, folder),
         folder=FOLDER,
     )
 

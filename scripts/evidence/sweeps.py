@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 from typing import Final
 
-from scripts.evidence.evidence import COMPONENTS, PARAMETERS, Evidence
-from scripts.evidence.runs import ROOT, SEU, named
+from scripts.evidence.evidence import COMPONENTS
+from scripts.evidence.runs import EVIDENCE, ROOT, records
+from seu_bench.plugin.registry import Registry
+from seu_bench.sweeps.plan import expand_requests, resolve_all
 from seu_bench.sweeps.spec import SweepSpec, make_spec
 
 FOLDER: Final = "scripts/evidence/sweeps"
@@ -16,7 +19,6 @@ FILES: Final = {
     "quick_1_paper": ("quick", "the paper's strategies, `linear` and `independent`, by `quick`"),
     "quick_2_control": ("quick", "SEU's control, by `quick`"),
     "quick_3_avalanche": ("quick", "Avalanche's strategies, by `quick`"),
-    "quick_4_parameters": (PARAMETERS, "strategies with as many parameters as SEU"),
     "quick_5_searchers": (COMPONENTS, "searchers"),
     "quick_6_creators": (COMPONENTS, "creators"),
     "quick_7_darts": (COMPONENTS, "the searcher `darts`"),
@@ -29,31 +31,30 @@ FILES: Final = {
 }
 
 
-def pending(evidence: Evidence) -> list[tuple[str, int, int, str]]:
-    """List the sweeps with runs that have no record: what they make, how many of their runs are there, of how many; and
-    the command."""
+def pending(files: Iterable[str], folder: Path = EVIDENCE) -> list[tuple[str, int, int]]:
+    """List the sweeps with runs that have no published record: the file, how many runs have one, and of how many.
+
+    Those of benchmark files are left out: their data need not be at hand.
+    """
     found = []
-    for file, (name, title) in FILES.items():
-        there = {
-            (group.benchmark, row, seed)
-            for group in evidence.sets[name]
-            for row, runs in group.rows.items()
-            for seed in runs.runs
-        }
-        wanted = set(runs_of(sweep(file)))
+    for file in files:
+        wanted = planned_ids(file)
+        there = {record.run_id for record in records(folder / Path(sweep(file).results).name)} if wanted else set()
         if wanted - there:
-            found.append((title, len(wanted & there), len(wanted), f"seu-bench sweep {FOLDER}/{file}.toml"))
+            found.append((file, len(wanted & there), len(wanted)))
     return found
+
+
+@cache
+def planned_ids(file: str) -> frozenset[str]:
+    """Run ids of all runs of a sweep; none of a sweep of benchmark files."""
+    spec, registry = sweep(file), Registry()
+    if any("/" in benchmark for benchmark in spec.benchmark):
+        return frozenset()
+    configurations = resolve_all(registry, spec, expand_requests(registry, spec, []))
+    return frozenset(each.at(seed).spec.run_id for each in configurations for seed in spec.seeds)
 
 
 def sweep(file: str) -> SweepSpec:
     """Read a sweep's file."""
     return make_spec({}, ROOT / FOLDER / f"{file}.toml")
-
-
-def runs_of(spec: SweepSpec) -> Iterator[tuple[str, str, int]]:
-    """Benchmark, short name of the row and seed of each run of a sweep."""
-    for strategy, benchmark, seed in itertools.product(spec.strategy, spec.benchmark, spec.seeds):
-        pairs = itertools.product(spec.searcher or ("mdl",), spec.creator or ("mdl",)) if strategy == SEU else [()]
-        for pair in pairs:
-            yield benchmark, named(strategy, *pair), seed

@@ -107,7 +107,7 @@ def plan_sweep(registry: Registry, spec: SweepSpec) -> SweepPlan:
         DataError: a data set that pending jobs need is missing.
     """
     notes: list[str] = []
-    return plan_requests(registry, spec, _expand(registry, spec, notes), notes)
+    return plan_requests(registry, spec, expand_requests(registry, spec, notes), notes)
 
 
 def plan_requests(
@@ -116,7 +116,7 @@ def plan_requests(
     """Resolve requests for every seed of a sweep and look up their states, as :func:`plan_sweep` does."""
     choose_loggers(registry, spec.log, spec.log_options)
     list_folder(runs_folder(spec.results))  # refuses one that cannot be read
-    configurations = _resolve_all(registry, spec, requests)
+    configurations = resolve_all(registry, spec, requests)
     jobs: dict[str, PlannedJob] = {}
     # All configurations of a seed before those of the next one, so that each shows early whether it works.
     for seed, configuration in itertools.product(dict.fromkeys(spec.seeds), configurations):
@@ -136,7 +136,7 @@ def plan_requests(
     return plan
 
 
-def _expand(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
+def expand_requests(registry: Registry, spec: SweepSpec, notes: list[str]) -> Iterator[Request]:
     """Expand every configuration into a request, and exclude from each what its strategy does not take.
 
     What none takes is refused: mostly slips.
@@ -211,7 +211,8 @@ def _label(request: Request) -> str:
     return f"{name} ({options})" if options else name
 
 
-def _resolve_all(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
+def resolve_all(registry: Registry, spec: SweepSpec, requests: Iterable[Request]) -> list[Configuration]:
+    """Resolve each request on the first seed; a RequestError names all that cannot be run."""
     tuned = TunedFiles(spec.results, spec.tuned)
     configurations: list[Configuration] = []
     refused: dict[str, list[str]] = {}

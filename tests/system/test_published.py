@@ -27,7 +27,7 @@ from scripts.evidence import (
     transfer,
     units,
 )
-from scripts.evidence.evidence import PARAMETERS, PROTOCOLS, SETS, Evidence, read_evidence
+from scripts.evidence.evidence import PROTOCOLS, SETS, Evidence, read_evidence
 from scripts.evidence.publish import publish
 from scripts.evidence.reference_runs import SET, Beside, Number, read_source, resolved
 from scripts.evidence.runs import EVIDENCE, ROOT, SEU, records
@@ -200,9 +200,7 @@ def test_sweeps_can_be_read() -> None:
     kinds = {"strategy": registry.strategies, "searcher": registry.searchers, "creator": registry.creators}
     for file, (name, _) in sweeps.FILES.items():
         spec = sweeps.sweep(file)
-        # Strategies are made as large as SEU from its runs, which must be in the same folder.
-        assert spec.results.resolve() == ROOT / "results" / "evidence" / ("quick" if spec.match else name)
-        assert (spec.match is not None) == (name == PARAMETERS)
+        assert spec.results.resolve() == ROOT / "results" / "evidence" / name and spec.match is None
         assert spec.protocol in PROTOCOLS and file.startswith(spec.protocol)
         for key, kind in kinds.items():
             assert [name for name in getattr(spec, key) if name not in kind] == [], file

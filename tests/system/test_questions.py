@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -83,7 +83,15 @@ def test_what_a_test_says(kind: Kind, differences: Sequence[float], verdict: str
         for name in ("a", "b")
     }
     question = Question(
-        "q", "p", date(2026, 1, 1), "?", kind, "a", ("b", "c"), (("quick", "one"), ("quick", "two")), margin=0.005
+        "q",
+        "p",
+        datetime(2026, 1, 1, tzinfo=UTC),
+        "?",
+        kind,
+        "a",
+        ("b", "c"),
+        (("quick", "one"), ("quick", "two")),
+        margin=0.005,
     )
     (found,) = answers(question, {("quick", "one"): runs})
     assert found.verdict == verdict and found.seeds == len(differences) and not found.was_known
