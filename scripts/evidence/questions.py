@@ -171,12 +171,12 @@ def judge(question: Question, mean: float, high: float | None, p_holm: float | N
     return "worse" if high is not None and high < -question.margin else "not shown"
 
 
-def summary(found: Sequence[Answer]) -> str:
-    """Count the verdicts."""
-    if not found:
-        return "not run"
-    verdicts = [each.verdict for each in found]
-    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(sorted(verdicts)))
+def summary(question: Question, found: Sequence[Answer]) -> str:
+    """Count the verdicts, and what was not run."""
+    verdicts = sorted(each.verdict for each in found)
+    missing = len(question.where) * len(question.others) - len(found)
+    counts = {verdict: verdicts.count(verdict) for verdict in verdicts} | ({"not run": missing} if missing else {})
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
 def answer_table(question: Question, found: Iterable[Answer]) -> str:
@@ -207,11 +207,10 @@ def told(page: str, folder: Path = EVIDENCE) -> list[dict[str, Any]]:
             {
                 "asks": question.asks,
                 "one": question.one,
-                "rule": question.kind + (f", margin {100 * question.margin:g} points" if question.margin else ""),
+                "rule": question.kind + (f" by {100 * question.margin:g} points" if question.margin else ""),
                 "metric": question.metric,
-                "summary": summary(found),
+                "summary": summary(question, found),
                 "table": answer_table(question, found) if found else "",
-                "missing": len(question.where) * len(question.others) - len(found),
             }
         )
     return lines

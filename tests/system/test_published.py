@@ -247,7 +247,7 @@ def test_two_configurations_are_not_mixed(tmp_path: Path) -> None:
 def test_page_of_nothing(tmp_path: Path) -> None:
     """No question is answered, and every set has the command that makes it."""
     text = page.rendered(tmp_path)
-    assert "| not run; " in text and "95 % interval |" not in text and "## Equal protocol" not in text
+    assert "| 12 not run |" in text and "95 % interval |" not in text and "## Equal protocol" not in text
     assert text.count(": `seu-bench sweep scripts/evidence/sweeps/") == len(sweeps.FILES)
 
 
