@@ -113,7 +113,7 @@ def draw(folder: Path = EVIDENCE) -> None:
             points = [(size / 1e6, 100 * it.mean, 100 * (it.mean - (it.low or it.mean))) for size, it in told if it]
             sizes, heights, errors = zip(*points, strict=True)
             look: dict[str, Any] = {
-                "color": f"C{place % 10}",
+                "color": pyplot.get_cmap("tab20")(place % 20),
                 "marker": "osv^D<>PXpd*h"[place % 13],
                 "label": name,
                 "capsize": 2,
