@@ -336,8 +336,7 @@ def find_named(known: Kind[Any], name: str, key: str) -> Any:
     select = getattr(factory, "select", None)
     if bool(colon) != (select is not None):
         what = f"{kind!r} is {'one network' if select is None else 'many networks'}"
-        many = f"name one of them, such as {key}={kind}:{getattr(factory, 'example', 'NAME')}"
-        remedy = f"give {key}={kind}" if select is None else many
+        remedy = f"give {key}={kind}" if select is None else f"name one of them, such as {key}={kind}:{factory.example}"
         raise RequestError(what, where=f"{key} = {name!r}", remedy=remedy)
     return factory if select is None else select(which)
 

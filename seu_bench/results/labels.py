@@ -78,8 +78,14 @@ def as_mapping(value: Any) -> dict[Any, Any]:
 
 
 def protocol_settings(record: Record) -> dict[str, Any]:
-    """Return the protocol's settings without its options by strategy, which are in the record's own options."""
-    return {key: value for key, value in record.protocol_settings.items() if key not in _PREFIXES}
+    """Return what is set by the protocol, but for options by strategy, which are in the record's own: an older version
+    leaves out what a later one says is not set."""
+    own = {key: value for key, value in record.protocol_settings.items() if key not in _PREFIXES}
+    return {key: found for key, value in own.items() if (found := _set_values(value)) not in (None, {})}
+
+
+def _set_values(value: Any) -> Any:
+    return {key: it for key, it in value.items() if it is not None} if isinstance(value, dict) else value
 
 
 def other_overrides(record: Record) -> dict[str, Any]:

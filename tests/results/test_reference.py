@@ -183,6 +183,13 @@ class TestWhichReference:
         found = compared(a_record("a0"), a_record("a1", seed=1), joint(), joint("j1", seed=1, options=tuned))
         assert (found["a0"][0], found["a1"][0]) == (pytest.approx(SHARE), None)
 
+    def test_an_older_version_says_less(self) -> None:
+        """A key that is not set is one that an older record does not have."""
+        later = {"protocol_settings": {**a_record("a").protocol_settings, "memory": None, "stream": {}}}
+        assert compared(a_record("a", **later), joint())["a"][0] == pytest.approx(SHARE)
+        later["protocol_settings"]["memory"] = 200
+        assert compared(a_record("a", **later), joint())["a"] == (None, None)
+
     def test_odd_settings_and_options(self) -> None:
         odd = {"protocol_settings": {"model": [1], "strategies": {JOINT: None}}, "options": {"width": [1]}}
         found = compared(a_record("a", **odd), joint(**odd), joint("other", **odd | {"options": {"width": {}, "x": 1}}))
