@@ -82,7 +82,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
     "beside": 1_090, "cli": 2_850, "config": 2_010, "data": 3_970, "engine": 4_610, "models": 1_340, "plugin": 1_320,
-    "results": 4_255, "sweeps": 1_600, "testing": 1_550, "training": 3_090, "utils": 1_155,
+    "results": 4_260, "sweeps": 1_600, "testing": 1_550, "training": 3_090, "utils": 1_155,
 }  # fmt: skip
 
 
