@@ -148,16 +148,17 @@ def p_value(kind: Kind, margin: float, differences: Sequence[float]) -> float | 
         return None
     mean, error, freedom = own.mean, own.std / math.sqrt(own.number), own.number - 1
 
-    def above(bound: float) -> float:
-        """Of the hypothesis that the mean is not above ``bound``."""
+    def beyond(bound: float, sign: int = 1) -> float:
+        """Of the hypothesis that the mean is not above ``bound``; with ``sign`` -1, that it is not below."""
+        far = sign * (mean - bound)
         if error == 0:
-            return 0.0 if mean > bound else 1.0 if mean < bound else 0.5
-        return float(stdtr(freedom, (bound - mean) / error))
+            return 0.0 if far > 0 else 1.0 if far < 0 else 0.5
+        return float(stdtr(freedom, -far / error))
 
     if kind == "difference":
-        return min(1.0, 2 * min(above(0.0), 1 - above(0.0)))
-    worse = above(-margin)
-    return worse if kind == "not worse" else max(worse, 1 - above(margin))
+        return 2 * min(beyond(0.0), beyond(0.0, -1))
+    worse = beyond(-margin)
+    return worse if kind == "not worse" else max(worse, beyond(margin, -1))
 
 
 def judge(question: Question, mean: float, high: float | None, p_holm: float | None) -> str:
