@@ -109,7 +109,7 @@ class SubspaceEnsemble(MultiHeadModel):
         ]
         if self.scenario == "task":
             return cosines[0]
-        owners = self.owners.to(x.device)
+        owners = self.owners.to(x.device, non_blocking=True)
         weights = [torch.where(owners == task, 1.0, self.others) for task in tasks]
         logits = torch.stack([it * weight for it, weight in zip(cosines, weights, strict=True)]).sum(dim=0)
         # Where tasks share classes, the nearest of a class's prototypes answers for it.

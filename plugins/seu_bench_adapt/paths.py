@@ -126,7 +126,7 @@ class PathModel(MultiHeadModel):
         self.path_of: list[int] = []
         widths = network.encoder.info.widths
         ends = np.cumsum([0, *widths]).tolist()
-        self.columns = [torch.arange(*it) for it in pairwise(ends)]
+        self.columns = [range(*it) for it in pairwise(ends)]
         self.register_buffer("mean", torch.zeros(ends[-1]))
         self.register_buffer("std", torch.ones(ends[-1]))
         #: New units, the layers that they are read by, and the head that trains them.
@@ -150,7 +150,8 @@ class PathModel(MultiHeadModel):
         """Standardised pooled outputs ``[N, C]`` of all layers, with units."""
         maps, *pooled = self.cached_features(images, "prefix", self.network.prefix)
         found = [*pooled, *self.network.outputs(maps, self.modules_of(units))]
-        return [(it - self.mean[where]) / self.std[where] for it, where in zip(found, self.columns, strict=True)]
+        places = [slice(columns.start, columns.stop) for columns in self.columns]
+        return [(it - self.mean[here]) / self.std[here] for it, here in zip(found, places, strict=True)]
 
     def features(self, images: Tensor, path: Path) -> Tensor:
         """Features ``[N, D]`` of a path, the last of them 1."""

@@ -104,10 +104,11 @@ class SeuAdapt(Method):
         if task.index == 0:
             outputs = torch.cat(self.read(task.train, model.no_units)[0], dim=1)
             model.mean.copy_(outputs.mean(dim=0))
-            for where in model.columns:
-                moving = (outputs[:, where] - outputs[:, where].mean(dim=0)).square().mean().sqrt()
-                share = len(where) * len(model.columns) / outputs.shape[1]
-                model.std[where] = float(moving) * share**0.5 or 1.0  # of images that are all the same
+            for columns in model.columns:
+                here = slice(columns.start, columns.stop)
+                moving = (outputs[:, here] - outputs[:, here].mean(dim=0)).square().mean().sqrt()
+                share = len(columns) * len(model.columns) / outputs.shape[1]
+                model.std[here] = float(moving) * share**0.5 or 1.0  # of images that are all the same
         scored = task.train.part(0, min(SCORED, len(task.train)))
         kernels, labels = self.kernels(scored, model.no_units)
 

@@ -111,4 +111,4 @@ class CosineHead(nn.Module):
 def spread(logits: Tensor, labels: Sequence[int], outputs: int) -> Tensor:
     """Logits ``[N, outputs]`` with those of ``labels`` at their places, and the lowest number elsewhere."""
     every = logits.new_full((len(logits), outputs), torch.finfo(logits.dtype).min)
-    return every.index_copy(1, torch.tensor(labels, device=logits.device), logits)
+    return every.index_copy(1, torch.tensor(labels).to(logits.device, non_blocking=True), logits)

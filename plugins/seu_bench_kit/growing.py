@@ -243,7 +243,7 @@ class GrowingNetwork(MultiHeadModel):
             inputs = count
         self.heads.append(nn.Linear(self.widths(task)[-1], self.classes_per_task[task]))
         if device is not None:
-            self.to(device)
+            self.to(device, non_blocking=True)
 
     def widen(self, units: Sequence[int]) -> None:
         """Add to the units of the newest task, behind those that it has, by torch's global generator.

@@ -114,13 +114,13 @@ Sampled = TypeVar("Sampled")
 def proxy_network(task: SearchTask, schedule: SearchSchedule) -> ProxyNetwork:
     """Make a proxy network on a task's device, its weights drawn from torch's generators."""
     made = ProxyNetwork(task.input, task.num_classes, schedule.cells, schedule.channels, task.space)
-    return made.to(task.device)
+    return made.to(task.device, non_blocking=True)
 
 
 def genotype_network(task: SearchTask, schedule: SearchSchedule, genotype: Any) -> GenotypeNetwork:
     """Make a network of one genotype at the proxy's size, its weights drawn from torch's generators."""
     size = (schedule.cells, schedule.channels)
-    return GenotypeNetwork(genotype, task.input, task.num_classes, *size, task.space).to(task.device)
+    return GenotypeNetwork(genotype, task.input, task.num_classes, *size, task.space).to(task.device, non_blocking=True)
 
 
 class SampledStage(Stage[Result], Generic[Sampled, Result]):

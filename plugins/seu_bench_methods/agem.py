@@ -35,11 +35,12 @@ class AGem(Episodic):
                 remedy=f"give at least {earlier}",
             )
 
-    def project(self, gradient: Tensor) -> Tensor | None:
+    def project(self, gradient: Tensor) -> Tensor:
         """``g - (g^T r / r^T r) r`` where ``g^T r < 0`` (equation 11), ``r`` the gradient of a random sample of the
         memory, as many images of each task."""
         tasks = self.memory.by_task()
         share = self.options.sample_size // len(tasks)
         reference = self.gradient_at(torch.cat([its[torch.randperm(len(its))[:share]] for its in tasks]))
         along = gradient.dot(reference)
-        return None if along >= 0 else gradient - along / reference.dot(reference) * reference
+        # Asking the gradient which it is would wait for an accelerator.
+        return torch.where(along >= 0, gradient, gradient - along / reference.dot(reference) * reference)

@@ -94,6 +94,8 @@ class Anchored(Method):
 
     def penalty_curvature(self, trained: Collection[str]) -> float | None:
         """``2 s`` times the largest importance, ``s`` as bounded; ``None`` where nothing is held yet."""
-        held = [float(importance.max()) for name, importance in self.importances.items() if name in trained]
-        largest = 2 * self.strength * self.penalty_share * max(held, default=0.0) if self.anchor else 0.0
+        held = [importance.max() for name, importance in self.importances.items() if name in trained]
+        if not self.anchor or not held:
+            return None
+        largest = 2 * self.strength * self.penalty_share * float(torch.stack(held).max())
         return largest if largest > 0 else None

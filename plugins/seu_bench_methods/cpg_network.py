@@ -127,8 +127,9 @@ class GrownModel(MultiHeadModel):
 
     def prune(self, free: Sequence[Tensor], share: float) -> None:
         """Keep the largest of the task's own weights, but for a share of those that were ``free`` for it."""
-        found = each(self.weights, self.taken, free)
-        self.taken = [(taken & ~own) | largest(weight * taken, own, share) for weight, taken, own in found]
+        found = list(each(self.weights, self.taken, free))
+        kept = largest([weight * taken for weight, taken, _ in found], [own for *_, own in found], share)
+        self.taken = [(taken & ~own) | stays for (_, taken, own), stays in zip(found, kept, strict=True)]
         self._keep()
 
     @torch.no_grad()

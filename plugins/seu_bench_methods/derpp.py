@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import cross_entropy
 
 from seu_bench import Method, Reservoir
 from seu_bench.config import BackboneOptions, SelectingOptions
@@ -45,7 +45,8 @@ class DarkReplay(Method):
             width = min(present.shape[1], old.logits.shape[1])
             # Heads of other tasks may be narrower, and classes that came later were not there.
             there = old.logits[:, :width] > torch.finfo(present.dtype).min
-            loss = loss + self.options.alpha * mse_loss(present[:, :width][there], old.logits[:, :width][there])
+            change = torch.where(there, present[:, :width] - old.logits[:, :width], 0)
+            loss = loss + self.options.alpha * change.square().sum() / there.sum()
             old = self.memory.draw(self.options.batch_size_mem)
             loss = loss + self.options.beta * cross_entropy(self.replay(old.x, old.task), old.y)
         self.memory.add(x=x, y=y, task=task, logits=logits)

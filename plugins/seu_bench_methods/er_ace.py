@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -48,6 +49,6 @@ class ErAce(Method):
             self.memory.add(x=x, y=y, task=task)
         if old is None:
             return cross_entropy(logits, y)
-        classes, own = y.unique(return_inverse=True)
+        present = torch.zeros(logits.shape[1], dtype=torch.bool, device=y.device).index_fill(0, y, True)
         replayed = cross_entropy(self.replay(old.x, old.task), old.y)
-        return (cross_entropy(logits[:, classes], own) + replayed) / 2
+        return (cross_entropy(logits.masked_fill(~present, -torch.inf), y) + replayed) / 2

@@ -72,8 +72,8 @@ class Icarl(Exemplars):
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """Return the distillation loss of the batch, with the targets of its images."""
-        targets = None if self.targets is None else self.targets[self.batch_positions.to(self.targets.device)]
-        return distillation_loss(logits.float(), y, targets)
+        here = self.batch_positions.to(self.device, non_blocking=True)
+        return distillation_loss(logits.float(), y, None if self.targets is None else self.targets[here])
 
     def after_task(self, task: TaskData) -> None:
         """Choose exemplars, and compute the mean of each class from them, brought to length 1."""
@@ -105,7 +105,8 @@ def distillation_loss(logits: Tensor, labels: Tensor, known: Tensor | None) -> T
         labels: ``[N]``.
         known: targets ``[N, earlier classes]`` of the earlier classes; ``None``: there are none.
     """
-    targets = one_hot(labels, logits.shape[1]).to(logits.dtype)
+    # one_hot would look at the labels first, and wait for an accelerator.
+    targets = torch.zeros_like(logits).scatter_(1, labels[:, None], 1.0)
     if known is not None:
         targets[:, : known.shape[1]] = known
     return binary_cross_entropy_with_logits(logits, targets)

@@ -33,13 +33,15 @@ def kept_count(free: int, fraction: float) -> int:
     return max(min(1, free), free - round(fraction * free))
 
 
-def largest(weight: Tensor, free: Tensor, fraction: float) -> Tensor:
-    """The weights that a task keeps."""
-    places = free.flatten().nonzero().flatten()
-    order = weight.detach().flatten()[places].abs().argsort(stable=True)
-    kept = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)
-    kept[places[order[len(places) - kept_count(len(places), fraction) :]]] = True
-    return kept.view(weight.shape)
+def largest(weights: Sequence[Tensor], free: Sequence[Tensor], fraction: float) -> list[Tensor]:
+    """The weights of each layer that a task keeps, of those that are free."""
+    found, counts = [], torch.stack([there.sum() for there in free]).tolist()  # an accelerator is asked once
+    for weight, there, count in zip(weights, free, counts, strict=True):
+        order = torch.where(there, weight.detach().abs(), -1.0).flatten().argsort(stable=True)
+        kept = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)
+        kept[order[len(order) - kept_count(count, fraction) :]] = True
+        found.append(kept.view(weight.shape))
+    return found
 
 
 class PackedModel(MaskedModel):
@@ -157,8 +159,7 @@ class PackNet(MaskedMethod):
         return TrainingStage(self, task, "retraining", self.options.retraining_schedule(self.schedule))
 
     def _prune(self, _task: TaskData) -> None:
-        fraction, pairs = self.options.prune_fraction, zip(self.model.weights(), self.model.free(), strict=True)
-        self.model.pack([largest(weight, free, fraction) for weight, free in pairs])
+        self.model.pack(largest(self.model.weights(), self.model.free(), self.options.prune_fraction))
 
     def _finish(self) -> None:
         self.model.finish()

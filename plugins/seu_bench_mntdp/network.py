@@ -129,7 +129,7 @@ class ModularResNet(UnitModel):
                 f"all of the stream's {self.task} tasks are learned",
                 remedy="train on each experience of benchmark.train_stream once, with a strategy made for it",
             )
-        self.tried = self._candidate(choices).to(device)
+        self.tried = self._candidate(choices).to(device, non_blocking=True)
 
     def hold(self) -> None:
         """Let the candidate that is tried be the best one, in the place of the one that was."""

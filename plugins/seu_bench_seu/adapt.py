@@ -113,7 +113,7 @@ class AdaptCreation(MdlCreation):
         def adapted(index: int) -> Adapted:
             genotype = {**ADAPTER, "rank": rank}
             module = wrap(genotype, model.unit(layer, index), model.outputs[layer])
-            return Adapted(index, genotype, module.to(self.device))
+            return Adapted(index, genotype, module.to(self.device, non_blocking=True))
 
         with self.randomness.active():
             return [*(adapted(index) for index in range(count - 1) if model.can_adapt(layer, index)), count - 1]

@@ -17,10 +17,13 @@ from seu_bench.data import InputShape
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import on_meta
+from seu_bench.training.state import to_cpu
 from seu_bench_kit import Adapted, SearchSpace, Unit
 from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+#: Where something is, in the text that it is told by.
+_PLACES = re.compile(r" at 0x[0-9a-f]+| \(cuda(:\d+)?\)")
 #: Units of a path, by layer: the index of one, or an old one wrapped.
 Path: TypeAlias = Sequence[int | Adapted]
 
@@ -204,7 +207,8 @@ class SuperModel(UnitModel):
             for layer, index, unit in self._all_units()
             if unit.frozen
         }
-        return parts | {name: _checksum(tensor) for name, tensor in self._frozen_tensors(learning)}
+        named = dict(self._frozen_tensors(learning))
+        return parts | dict(zip(named, map(_checksum, to_cpu(named.values())), strict=True))
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
@@ -370,7 +374,7 @@ class SuperModel(UnitModel):
         return self.wrap(told, self.unit(layer, old), self.outputs[layer])
 
     def _here(self, module: ModuleT) -> ModuleT:
-        return module.to(next(self.heads.parameters()).device)
+        return module.to(next(self.heads.parameters()).device, non_blocking=True)
 
     def _told(self, layer: int, index: int) -> dict[str, Any]:
         unit = self.unit(layer, index)
@@ -420,21 +424,21 @@ def _difference(found: nn.Module, expected: nn.Module) -> str | None:
 
 
 def _parts(module: nn.Module) -> dict[str, str]:
-    """By name what a module consists of: classes, shapes, hooks, and attributes as text, without addresses."""
+    """By name what a module consists of: classes, shapes, hooks, and attributes as text, but no address or device."""
     parts: dict[str, str] = {}
     for name, part in module.named_modules():
         place = name and f"{name}."
-        parts[name or "it"] = f"{type(part).__qualname__}({part.extra_repr()})"
+        parts[name or "it"] = f"{type(part).__qualname__}({_PLACES.sub('', part.extra_repr())})"
         tensors = [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]
         parts |= {f"{place}{key}": f"{list(tensor.shape)}" for key, tensor in tensors}
         for key, value in vars(part).items():
             if key[0] != "_" and key != "training" and not isinstance(value, Tensor | torch.device):
-                parts[f"{place}{key}"] = re.sub(" at 0x[0-9a-f]+", "", repr(value))
+                parts[f"{place}{key}"] = _PLACES.sub("", repr(value))
         if part._forward_hooks or part._forward_pre_hooks:
             parts[f"{place}hooks"] = "there"
     return parts
 
 
 def _checksum(tensor: Tensor) -> str:
-    raw = tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+    raw = tensor.reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(repr(tuple(tensor.shape)).encode() + raw.tobytes()).hexdigest()

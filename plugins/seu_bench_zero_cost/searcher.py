@@ -54,12 +54,12 @@ def naswot(network: nn.Module, images: Tensor) -> float:
             hook.remove()
     # Rounding would hide that equal codes make the determinant 0: an image agrees with itself on every unit, and with
     # another only if their codes are equal.
-    if int((agreed == agreed.diagonal()[:, None]).sum()) > len(images):
-        return -math.inf
+    same = (agreed == agreed.diagonal()[:, None]).sum()
     with counted_as(lambda: 0):  # as above
         sign, logarithm = torch.linalg.slogdet(agreed)
+    pairs, sign, logarithm = torch.stack([same.double(), sign, logarithm]).tolist()
     # The kernel is a Gram matrix: a determinant below zero is a zero that rounding moved.
-    return float(logarithm) if float(sign) > 0 else -math.inf
+    return logarithm if pairs <= len(images) and sign > 0 else -math.inf
 
 
 def synflow(network: nn.Module, shape: tuple[int, ...]) -> float:
@@ -89,11 +89,9 @@ def synflow(network: nn.Module, shape: tuple[int, ...]) -> float:
         for hook in hooks:
             hook.remove()
     gradients = torch.autograd.grad(output, list(parameters.values()), allow_unused=True)
-    total = sum(
-        float((parameter.detach() * gradient).sum())
-        for parameter, gradient in zip(parameters.values(), gradients, strict=True)
-        if gradient is not None
-    )
+    pairs = zip(parameters.values(), gradients, strict=True)
+    signals = [(parameter.detach() * gradient).sum() for parameter, gradient in pairs if gradient is not None]
+    total = sum(torch.stack(signals).tolist())
     if math.isnan(total):
         return math.nan
     return math.log(total) if total > 0 else -math.inf

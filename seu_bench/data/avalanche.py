@@ -90,7 +90,7 @@ def _mixed_batch(tables: Sequence[TaskImages], positions: Tensor) -> list[Tensor
         return parts[0]
     back = torch.cat(places).argsort()
     whole = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-    return [tensor[back.to(tensor.device)] for tensor in whole]
+    return [tensor[back.to(tensor.device, non_blocking=True)] for tensor in whole]
 
 
 def collate(items: Any) -> list[Tensor]:

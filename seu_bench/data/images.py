@@ -197,7 +197,7 @@ class Augmenter:
         count, channels, height, width = images.shape
         padded = self.black.view(1, -1, 1, 1).repeat(count, 1, height + 2 * margin, width + 2 * margin)
         padded[..., margin : margin + height, margin : margin + width] = images
-        corners = torch.randint(2 * margin + 1, (2, count)).to(images.device)
+        corners = torch.randint(2 * margin + 1, (2, count)).to(images.device, non_blocking=True)
         rows = corners[0].view(-1, 1) + torch.arange(height, device=images.device)
         columns = corners[1].view(-1, 1) + torch.arange(width, device=images.device)
         padded = padded.gather(2, rows.view(count, 1, height, 1).expand(-1, channels, -1, padded.shape[3]))
@@ -216,7 +216,7 @@ class Augmenter:
     @staticmethod
     def _drawn(values: Tensor, images: Tensor) -> Tensor:
         """One value for each image, beside whole images."""
-        return values.to(images.device).view(-1, 1, 1, 1)
+        return values.to(images.device, non_blocking=True).view(-1, 1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -337,11 +337,11 @@ class TaskImages:
 
     def gather(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Images ``[b, C, H, W]`` and labels ``[b]`` at ``positions`` of this split, which may be on the CPU."""
-        return self._gather(positions.to(self.device), positions, None)
+        return self._gather(positions.to(self.device, non_blocking=True), positions, None)
 
     def training_batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The same, augmented."""
-        return self._gather(positions.to(self.device), positions, self.augmenter)
+        return self._gather(positions.to(self.device, non_blocking=True), positions, self.augmenter)
 
     def _gather(self, positions: Tensor, as_given: Tensor, augmenter: Augmenter | None) -> tuple[Tensor, Tensor]:
         # ``positions`` are on the device; ``as_given`` may be on the CPU, which spares a copy to it.
@@ -391,7 +391,7 @@ class TaskImages:
         """
         count = len(self)
         order = torch.randperm(count) if shuffle else torch.arange(count)
-        here = order.to(self.device)
+        here = order.to(self.device, non_blocking=True)
         bounds = batch_bounds(count, size, join=shuffle)
         if active_rehearsal() is not None:
             for turn in abridge([stop - start for start, stop in bounds]):

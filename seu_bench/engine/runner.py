@@ -254,6 +254,9 @@ class _Run:
             metrics = {path: it for path, it in self.recorder.attached.items() if has_state(it)}
             strategy.attached = {**strategy.attached, **metrics}
         precision = self.run.spec.precision
+        if precision == "tf32" and not self.device.startswith("cuda"):
+            remedy = "leave the precision out, or give --device cuda where there is an NVIDIA accelerator"
+            raise RequestError(f"there is no TF32 on {self.device}", where="--precision tf32", remedy=remedy)
         if precision != getattr(strategy, "compute", ComputeConfig()).precision:
             what = f"strategy {self.run.spec.strategy!r} computes in float32 only"
             raise RequestError(what, where=f"--precision {precision}", remedy="leave the precision out")

@@ -41,6 +41,7 @@ from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import FileName, Record, TaskInput, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.training.interfaces import StrategyContext
+from seu_bench.training.state import to_cpu
 from seu_bench.training.task_inference import TaskInference, task_inference
 from seu_bench.utils.reading import read_file
 
@@ -88,7 +89,8 @@ def model_bytes(model: MultiHeadModel, record: Record) -> bytes:
         if first != name:
             shared[name] = first
         else:
-            tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            tensors[name] = tensor
+    tensors = {name: tensor.clone() for name, tensor in zip(tensors, to_cpu(tensors.values()), strict=True)}
     copy = record.model_dump(mode="json", include=SEALED)
     try:
         card = ModelCard.of(record).model_dump(mode="json")

@@ -144,7 +144,7 @@ class Table:
             found.append([form.flat(value) for form, value in zip(self.forms, beyond(here), strict=True)])
         read = found[0]
         if len(found) > 1:
-            back = torch.cat(places).argsort().to(device)
+            back = torch.cat(places).argsort().to(device, non_blocking=True)
             read = [torch.cat(rows).index_select(0, back) for rows in zip(*found, strict=True)]
         return tuple(form.reshape(rows) for form, rows in zip(self.forms, read, strict=True))
 
@@ -234,7 +234,8 @@ class FeatureCache:
             return self._compute_rows(split, compute, x, numbers)
 
         def computed(places: Tensor) -> Values:
-            return self._compute_rows(split, compute, x.index_select(0, places.to(x.device)), numbers[places])
+            rows = x.index_select(0, places.to(x.device, non_blocking=True))
+            return self._compute_rows(split, compute, rows, numbers[places])
 
         table.asked = self._asked
         self._fill(split, table, numbers, compute)
@@ -261,7 +262,8 @@ class FeatureCache:
         found = []
         for start in range(0, count, size):
             which = torch.arange(start, start + size).clamp_max(count - 1)
-            piece = tag_batch(x.index_select(0, which.to(x.device)), SampleIds(split, numbers[which]))
+            rows = x.index_select(0, which.to(x.device, non_blocking=True))
+            piece = tag_batch(rows, SampleIds(split, numbers[which]))
             values = self._compute_nested(compute, piece)
             found.append([value[: count - start] for value in values])
         return tuple(torch.cat(parts) for parts in zip(*found, strict=True))

@@ -131,7 +131,7 @@ def by_task(
     tasks = task_labels.unique().tolist()
     logits: Tensor | None = None
     for task in tasks:
-        here = (task_labels == task).nonzero().flatten().to(inputs.device)
+        here = (task_labels == task).nonzero().flatten().to(inputs.device, non_blocking=True)
         part = answer(inputs[here], task)
         if logits is None:
             width = max(classes[task] for task in tasks)

@@ -4,6 +4,7 @@
 - ``kinds``: contracts of backbones, encoders, data sets, benchmarks, metrics and loggers
 - ``trial``: :class:`Trial` and :class:`Learner`, a strategy trained and evaluated as a run does it
 - ``streams``: synthetic textures and tiny streams
+- ``pretended_card``: tensors on the wrong device, and waits of a training step, without an accelerator
 - ``checking``: contracts on installed plugins without a test file (``seu-bench check-plugin NAME``)
 
 Example:
@@ -32,6 +33,7 @@ from seu_bench.testing.kinds import (
     LoggerContract,
     MetricContract,
 )
+from seu_bench.testing.pretended_card import PretendedCard, pretended_card
 from seu_bench.testing.streams import stream_of
 from seu_bench.testing.trial import Learner, Trial
 
@@ -44,7 +46,9 @@ __all__ = [
     "Learner",
     "LoggerContract",
     "MetricContract",
+    "PretendedCard",
     "StrategyContract",
     "Trial",
+    "pretended_card",
     "stream_of",
 ]

@@ -38,7 +38,14 @@ def evaluate(
             correct += (logits.argmax(dim=1) == y).sum()
             total += nn.functional.cross_entropy(logits, y, reduction="sum")
             on_batch(len(y))
-    return int(correct) / len(images), float(total) / len(images)
+    right, loss = _fetch(correct, total)
+    return right / len(images), loss / len(images)
+
+
+def _fetch(*totals: Tensor) -> list[float]:
+    """Numbers of a device, for which the host waits once."""
+    found: list[float] = torch.stack([total.double() for total in totals]).tolist()
+    return found
 
 
 class EpochMeter:
@@ -72,7 +79,8 @@ class EpochMeter:
         """Mean loss per image and accuracy."""
         if not self._images:
             return EpochReport()
-        return EpochReport(float(self._loss) / self._images, int(self._correct) / self._images)
+        loss, correct = _fetch(self._loss, self._correct)
+        return EpochReport(loss / self._images, correct / self._images)
 
 
 def epoch_rate(schedule: Schedule, epoch: int, lr_schedule: str = "cosine") -> float | None:

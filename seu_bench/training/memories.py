@@ -68,7 +68,7 @@ class Memory:
 
     def at(self, positions: Tensor) -> Batch:
         """Return the images at ``positions`` ``[N]`` of the memory, which may be on the CPU."""
-        found = {name: rows[positions.to(rows.device)] for name, rows in self.fields.items()}
+        found = {name: _rows(rows, positions) for name, rows in self.fields.items()}
         if self._augmenter is not None and len(positions) and self._kept_as_they_are:
             found["x"] = self._augmenter(found["x"])
         return Batch(**found)
@@ -131,6 +131,11 @@ class Memory:
             raise ValueError(f"each image has {', '.join(self.fields)}, and these have {', '.join(new)}")
 
 
+def _rows(rows: Tensor, positions: Tensor) -> Tensor:
+    """Rows at positions that may be on the CPU, from where an accelerator gets them without being waited for."""
+    return rows[positions.to(rows.device, non_blocking=True)]
+
+
 def as_wide(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Bring rows ``[N, A]`` and ``[M, B]`` to one width: the narrower ones get the lowest number."""
     if one.dim() != 2 or one.shape[1] == other.shape[1]:
@@ -160,10 +165,7 @@ class Reservoir(Memory):
         """Show a batch: images as the network gets them, labels, task labels, and ``more`` of each, such as logits."""
         self._kept_as_they_are = False
         given = {"x": x, "y": y, "task": task.cpu(), "origin": torch.full((len(y),), self._origin), **more}
-        self._show(
-            len(y),
-            lambda rows: {name: value.detach()[rows.to(value.device)].clone() for name, value in given.items()},
-        )
+        self._show(len(y), lambda rows: {name: _rows(value.detach(), rows).clone() for name, value in given.items()})
 
     def add_images(self, images: TaskImages) -> None:
         """Show all images of a task, in an order drawn by torch's global generator."""
@@ -185,7 +187,7 @@ class Reservoir(Memory):
         self._check_names(rows)
         for name, values in rows.items():
             held, fresh = as_wide(before[name], values)
-            held[taken[:replaced].to(held.device)] = fresh[:replaced]
+            held[taken[:replaced].to(held.device, non_blocking=True)] = fresh[:replaced]
             self.fields[name] = held if replaced == len(fresh) else torch.cat([held, fresh[replaced:]])
 
     def state_dict(self) -> dict[str, Any]:
@@ -231,7 +233,7 @@ class GroupedMemory(Memory):
         kept = torch.cat(
             [_lowest(rank, keys == key, self.room(number, len(groups))) for number, key in enumerate(groups)]
         )
-        self.fields = {name: values[kept.to(values.device)] for name, values in rows.items()}
+        self.fields = {name: _rows(values, kept) for name, values in rows.items()}
 
 
 def _lowest(rank: Tensor, among: Tensor, count: int) -> Tensor:
@@ -286,13 +288,13 @@ class Herded(GroupedMemory):
         for number, (its_task, label) in enumerate(groups):
             room = self.room(number, len(groups))
             here = torch.tensor([row for row, key in enumerate(known) if key == (its_task, label)], dtype=torch.int64)
-            rows = {name: values[here.to(values.device)] for name, values in old.items()}
+            rows = {name: _rows(values, here) for name, values in old.items()}
             mine = (labels == label).nonzero().flatten() if its_task == task else here[:0]
             if len(mine):
                 new = self._take(images, mine)
                 rows = {name: torch.cat([rows[name], new[name]]) if rows else new[name] for name in new}
                 chosen = herd(features(rows["x"]), room)
-                rows = {name: values[chosen.to(values.device)] for name, values in rows.items()}
+                rows = {name: _rows(values, chosen) for name, values in rows.items()}
             parts.append({name: values[:room] for name, values in rows.items()})
         self.fields = {name: torch.cat([part[name] for part in parts]) for name in _OWN}
 

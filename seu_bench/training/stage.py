@@ -368,7 +368,7 @@ def guessing_probability(accuracy: float, labels: Tensor) -> float:
 
     count = len(labels)
     right = round(accuracy * count)
-    return float(bdtrc(right - 1, count, float(torch.bincount(labels).max()) / count)) if right else 1.0
+    return float(bdtrc(right - 1, count, float(torch.bincount(labels.cpu()).max()) / count)) if right else 1.0
 
 
 def chance_share(probabilities: Sequence[float]) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,16 +13,37 @@ from seu_bench.errors import CheckpointError, SeuBenchError
 
 def not_finite(state: Any, name: str = "") -> str | None:
     """Return the first place of a tensor with NaN or infinity, e.g. ``strategy.weights.head``; ``None``: nowhere."""
+    found = list(_floating(state, name))
+    answers = [tensor.isfinite().all() for _, tensor in found]
+    # Each device is asked once.
+    by_device = {it.device: torch.stack([other for other in answers if other.device == it.device]) for it in answers}
+    told = {device: iter(flags.tolist()) for device, flags in by_device.items()}
+    return next((place for (place, tensor) in found if not next(told[tensor.device])), None)
+
+
+def _floating(state: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Floating-point tensors of a state, and their places."""
     if isinstance(state, torch.Tensor):
-        return None if not state.is_floating_point() or bool(state.isfinite().all()) else name
-    if isinstance(state, Mapping):
-        named = [(f"{name}.{key}" if name else str(key), part) for key, part in state.items()]
+        if state.is_floating_point():
+            yield name, state
+    elif isinstance(state, Mapping):
+        for key, part in state.items():
+            yield from _floating(part, f"{name}.{key}" if name else str(key))
     elif isinstance(state, list | tuple):
-        named = [(f"{name}[{index}]", part) for index, part in enumerate(state)]
-    else:
-        return None
-    found = (not_finite(part, place) for place, part in named)
-    return next((place for place in found if place is not None), None)
+        for index, part in enumerate(state):
+            yield from _floating(part, f"{name}[{index}]")
+
+
+def to_cpu(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Return tensors on the CPU, contiguous; those of an accelerator come in one copy."""
+    found = [tensor.detach().contiguous() for tensor in tensors]
+    away = [tensor.reshape(-1).view(torch.uint8) for tensor in found if tensor.device.type != "cpu"]
+    parts = iter(torch.cat(away).cpu().split([part.numel() for part in away]) if away else ())
+    # A copy of each: a view of another type needs a place that its size divides.
+    return [
+        tensor if tensor.device.type == "cpu" else next(parts).clone().view(tensor.dtype).view(tensor.shape)
+        for tensor in found
+    ]
 
 
 def difference(one: Any, other: Any, name: str = "") -> str | None:

@@ -32,6 +32,7 @@ from seu_bench.training.monitoring import SilentLogger
 from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
 from seu_bench.training.task_inference import TaskInference, task_inference
+from seu_bench.utils.hardware import number_format
 from seu_bench.utils.seeding import derive_seed
 
 #: Keys of the states of what is attached begin so, unlike names of attributes.
@@ -398,9 +399,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             self._stage = stage
             compiles = self.compute.compile and isinstance(stage, TrainingStage)
             compiling = self.model.compiling(self.train_mb_size) if compiles else nullcontext()
-            # Without autocast's cache of converted weights: many steps of the optimiser change them.
-            bf16 = self.compute.precision == "bf16"
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False), compiling:
+            with number_format(self.compute.precision, self.device.type), compiling:
                 result = stage.run(self.on_progress, self.pause)
             self._stage = None
             if phase.apply is not None:
@@ -413,7 +412,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         if not self.model.has_frozen_layers:
             yield lambda images: images
             return
-        dtype = None if self.compute.precision == "float32" else torch.bfloat16
+        dtype = torch.bfloat16 if self.compute.precision.startswith("bf16") else None
         cache = FeatureCache(feature_tiers(self.device, self.compute.feature_cache), self.train_mb_size, dtype)
         self.model.feature_cache = cache
         try:

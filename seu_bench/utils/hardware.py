@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -44,7 +44,7 @@ def usable_cores(share: Path = _CONTAINER / "cpu.max") -> int:
 
 @contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Have torch compute with so many threads for the length of a ``with`` block.
+    """Have torch compute in float32 with so many threads for the length of a ``with`` block.
 
     How sums are shared out decides how they are rounded, and by default that would be the number of cores.
     """
@@ -53,9 +53,31 @@ def computing_with(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        yield
+        with number_format("float32", "cpu"):
+            yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def number_format(precision: str, device: str) -> Iterator[None]:
+    """Have torch round products on a kind of device as a run's ``precision`` says, for the length of a ``with`` block.
+
+    Left alone, torch rounds convolutions of an accelerator to TF32, and products of matrices not.
+    """
+    import torch
+
+    products: tuple[Any, ...] = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = [it.allow_tf32 for it in products]
+    try:
+        for it in products:
+            it.allow_tf32 = precision == "tf32"
+        # Without autocast's cache of converted weights: many steps of the optimiser change them.
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
+            yield
+    finally:
+        for it, was in zip(products, before, strict=True):
+            it.allow_tf32 = was
 
 
 def shortage(error: BaseException) -> str | None:

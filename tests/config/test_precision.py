@@ -22,7 +22,10 @@ from seu_bench.errors import RequestError
 from seu_bench.plugin.registration import Register
 from seu_bench.plugin.registry import Registry, load_plugins
 from seu_bench.results.record import Record
+from seu_bench.testing import pretended_card
 from seu_bench.training.interfaces import Cost, StrategyFactory
+from seu_bench.training.loops import EpochMeter
+from seu_bench.training.monitoring import AccuracyMatrix
 from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.genotypes import GENOTYPES
 from seu_bench_kit.units import CompiledUnits
@@ -71,6 +74,36 @@ def test_kept_in_half(tmp_path: Path) -> None:
     first = [name for name in weights if name.startswith("columns.0.")]
     assert first and all(torch.equal(weights[name], others[name]) for name in first)
     assert any(not torch.equal(weights[name], others[name]) for name in weights)
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_tf32_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: Any) -> None:
+    """An accelerator rounds products so where that was asked for, and nowhere else; accuracies are float32's."""
+    products, seen = (torch.backends.cudnn, torch.backends.cuda.matmul), set[tuple[str, bool]]()
+
+    def noted(name: str, of: Any) -> Any:
+        return lambda *given: [seen.update((name, it.allow_tf32) for it in products), of(*given)][1]
+
+    monkeypatch.setattr(EpochMeter, "add", noted("training", EpochMeter.add))
+    monkeypatch.setattr(
+        AccuracyMatrix, "after_eval_iteration", noted("evaluation", AccuracyMatrix.after_eval_iteration)
+    )
+    before = [it.allow_tf32 for it in products]
+    request = Request(strategy="naive", protocol="smoke", precision=precision, results=tmp_path, device="cuda")
+    with pretended_card():
+        record = execute(Registry(), resolve(Registry(), request)).record
+    assert record.precision == precision
+    # The rehearsal of a run's cost trains on the processor, whatever is asked for.
+    assert seen - {("training", False)} == {("training", True)} & {("training", precision == "tf32")} | {
+        ("evaluation", False)
+    }
+    assert [it.allow_tf32 for it in products] == before
+
+
+def test_there_is_no_tf32_on_a_processor(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no TF32 on cpu"):
+        made(tmp_path, "naive", "tf32")
+    assert not list(tmp_path.glob("runs/*/record.json"))
 
 
 class Deaf(nn.Module):

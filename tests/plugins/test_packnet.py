@@ -54,7 +54,7 @@ def keep(packed: PackedModel, fraction: float) -> list[Tensor]:
     with torch.no_grad():
         for weight, free in zip(packed.weights(), packed.free(), strict=True):
             weight.copy_(torch.where(free, torch.randn_like(weight), weight))
-    kept = [largest(weight, free, fraction) for weight, free in zip(packed.weights(), packed.free(), strict=True)]
+    kept = largest(packed.weights(), packed.free(), fraction)
     packed.pack(kept)
     packed.finish()
     return kept
@@ -89,12 +89,14 @@ def test_the_smallest_are_pruned() -> None:
     """By magnitude, among the free ones; of equal ones those with the lower place are pruned first."""
     weight = torch.tensor([[0.3, -0.9, 0.1], [5.0, 0.5, -0.2]], dtype=torch.float64)
     free = torch.tensor([[True, True, True], [False, True, True]])
-    assert largest(weight, free, 0.5).tolist() == [[True, True, False], [False, True, False]]
-    assert largest(weight, free, 0.75).tolist() == [[False, True, False], [False, False, False]]
+    assert largest([weight], [free], 0.75)[0].tolist() == [[False, True, False], [False, False, False]]
     tied = torch.tensor([0.5, -0.5, 0.1, 0.5, -0.5, 0.0], dtype=torch.float64)
-    assert largest(tied, torch.ones(6, dtype=torch.bool), 0.5).tolist() == [False, True, False, True, True, False]
-    assert largest(torch.zeros(4), torch.ones(4, dtype=torch.bool), 0.5).tolist() == [False, False, True, True]
-    assert not largest(tied, torch.zeros(6, dtype=torch.bool), 0.5).any()
+    every, none = torch.ones(6, dtype=torch.bool), torch.zeros(6, dtype=torch.bool)
+    kept = largest([weight, tied, torch.zeros(4), tied], [free, every, every[:4], none], 0.5)
+    assert kept[0].tolist() == [[True, True, False], [False, True, False]]
+    assert kept[1].tolist() == [False, True, False, True, True, False]
+    assert kept[2].tolist() == [False, False, True, True]
+    assert not kept[3].any()
 
 
 @each
