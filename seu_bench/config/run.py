@@ -33,7 +33,7 @@ from seu_bench.errors import OptionError
 from seu_bench.utils.reading import absolute
 from seu_bench.utils.text import parse_bytes
 
-#: Number format of learning: float32; TF32 for products; float32 with cached features in bfloat16; bfloat16 by autocast.
+#: Number format of learning: float32; TF32 in products; float32, cached features in bfloat16; bfloat16 by autocast.
 Precision: TypeAlias = Literal["float32", "tf32", "bf16-features", "bf16"]
 #: More threads are a slip of the fingers, and more than most systems start.
 MOST_THREADS: Final = 1024
@@ -140,7 +140,7 @@ class ResultFields(Frozen):
     )
     precision: Precision = Field(
         "float32",
-        description="Number format of learning: tf32 (NVIDIA's accelerators), bf16 by autocast or of cached outputs alone.",
+        description="Number format of learning: tf32 (NVIDIA's accelerators), bf16 by autocast, or of cached features alone.",
     )
     threads: WholeNumber = Field(
         1, ge=1, le=MOST_THREADS, description="Threads to compute with; another number is another run, by its rounding."
