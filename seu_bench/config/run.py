@@ -140,7 +140,7 @@ class ResultFields(Frozen):
     )
     precision: Precision = Field(
         "float32",
-        description="Number format of learning: tf32 (NVIDIA's accelerators), bf16 by autocast, or of cached features alone.",
+        description="Number format of learning: tf32 (NVIDIA's cards), bf16 by autocast, or of cached features alone.",
     )
     threads: WholeNumber = Field(
         1, ge=1, le=MOST_THREADS, description="Threads to compute with; another number is another run, by its rounding."
