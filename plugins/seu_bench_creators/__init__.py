@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from seu_bench import Register, hookimpl
 from seu_bench.config import CreationSchedule, Options, ScoringOptions
-from seu_bench_kit import CreatorFactory, SearcherFactory, schedule_passes
+from seu_bench_kit import CreatorFactory, SearcherFactory, recalibration_passes, schedule_passes
 
 
 class AllNewOptions(Options):
@@ -62,6 +62,9 @@ class InheritOptions(Options):
         0, description="layers, from the first, that are reused as they are in place of copied"
     )
     copies: bool = Field(True, description="whether new units begin as copies, or as they were initialised")
+    probe: bool = Field(
+        False, description="whether the head begins as a linear probe of the features that training begins with"
+    )
 
 
 def inherit_passes(schedule: CreationSchedule, train_images: int) -> int:
@@ -70,8 +73,10 @@ def inherit_passes(schedule: CreationSchedule, train_images: int) -> int:
 
 
 def estimate_inherit(options: InheritOptions, schedule: CreationSchedule, train_images: int) -> tuple[int, int]:
-    """Announce the images that are scored, for all earlier paths together; nothing trains."""
-    return 0, inherit_passes(schedule, train_images) if options.relation != "latest" and options.images else 0
+    """Announce the images that are scored, for all earlier paths together, and those of the probe; nothing trains."""
+    scored = inherit_passes(schedule, train_images) if options.relation != "latest" and options.images else 0
+    statistics = recalibration_passes(options.images, train_images, schedule.batch_size)
+    return 0, scored + (statistics + train_images if options.probe else 0)
 
 
 @hookimpl

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from seu_bench.models import counted_as
-from seu_bench.training import EpochlessStage, EpochReport, Stage
+from seu_bench.training import EpochlessStage, EpochReport, Forward, Stage
 from seu_bench_creators import InheritOptions, InheritSearchOptions, inherit_passes
 from seu_bench_creators.paths import Path, earlier_paths
 from seu_bench_kit import (
     CreationTask,
     SearchTask,
     extract_features,
+    fit_head,
     h_score,
     knn_accuracy,
     log_evidence,
+    recalibrate,
     ridge_accuracy,
 )
 
@@ -50,6 +52,8 @@ class InheritCreation(Stage[Path]):
     2. *Inheritance.* The task takes the new unit in every layer, and each begins with the weights and statistics of the
        related path's unit there, where both are of one genotype; others begin as they were initialised. The first
        ``shared`` layers are reused as they are.
+    3. *Probe*, where it is asked for. BatchNorm's statistics are estimated on this task's images, and the head is
+       fitted on the features of all of them, so that training begins with what a linear layer makes of them.
 
     Units that were frozen after another task rarely suit the new one as they stand: reuse saves parameters and costs
     accuracy, at every depth (docs/explanation/seu.md). Copies that go on training lose nothing; parameters are saved
@@ -86,6 +90,8 @@ class InheritCreation(Stage[Path]):
             path.append(self.model.candidates[layer] - 1)
             if self.model.has_new[layer] and self.options.copies:
                 self._inherit(layer, related[layer])
+        if self.options.probe:
+            self._fit_head(tuple(path))
         return tuple(path)
 
     @property
@@ -98,6 +104,16 @@ class InheritCreation(Stage[Path]):
         features = extract_features(lambda x: self.model.features(x, path), images, self.batch_size, self.count_images)
         with counted_as(lambda: 0):  # a score is no network
             return SCORES[self.options.relation](*features)
+
+    def _fit_head(self, path: Path) -> None:
+        model, task, size, head = self.model, self.task, self.batch_size, self.model.new_units(self.task)[-1]
+        model.set_path(task, path)
+        model.eval()
+        features: Forward = lambda x: model.features(x, path)  # noqa: E731
+        recalibrate(model.new_units(task), features, self.images, self.options.images, size, self.count_images)
+        found = extract_features(features, self.images, size, self.count_images)
+        with counted_as(lambda: 0):  # less than a hundredth of what training takes
+            fit_head(cast(nn.Linear, head), *found)
 
     def _inherit(self, layer: int, index: int) -> None:
         """Copy the unit's weights to the new one, if they are of one shape."""

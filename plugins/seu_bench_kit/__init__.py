@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .sampling import SampledStage, genotype_network, proxy_network, recalibrate, train_epoch
     from .search_space import Arrow, CellPlan, ChoiceSpace, Chosen, Sample, SearchSpace, SpaceFactory, cell_plans
     from .space_contract import SpaceContract
-    from .transferability import extract_features, h_score, knn_accuracy, log_evidence, ridge_accuracy
+    from .transferability import extract_features, fit_head, h_score, knn_accuracy, log_evidence, ridge_accuracy
     from .units import Adapted, Stem, Unit, blend
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "creation_tasks",
     "even_resnet_parts",
     "extract_features",
+    "fit_head",
     "genotype_network",
     "h_score",
     "knn_accuracy",

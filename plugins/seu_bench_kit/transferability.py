@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from seu_bench.data.images import TaskImages
@@ -17,9 +17,12 @@ from seu_bench.training.loops import Forward
 
 #: Weight of the ridge, per image and standardised feature.
 RIDGE: Final = 0.1
+#: Weight of the squares of a logistic regression's weights.
+DECAY: Final = 1e-3
 #: Distances that are in memory at once.
 _AT_ONCE = 4_000_000
-#: Rounds of the fixed point of :func:`log_evidence`, at most, and the change of alpha / beta at which it ends.
+#: Rounds of the fixed point of :func:`log_evidence` and of a logistic regression, at most, and the change of alpha /
+#: beta at which the first ends.
 _ROUNDS, _CHANGE = 100, 1e-4
 
 
@@ -83,6 +86,37 @@ def ridge_accuracy(features: Tensor, labels: Tensor, queries: Tensor, query_labe
     weights = torch.linalg.solve(fit.T @ fit + penalty, fit.T @ (targets - centre))
     answers = (check @ weights + centre).argmax(dim=1)
     return float((answers == query_labels).double().mean())
+
+
+def fit_head(head: nn.Linear, features: Tensor, labels: Tensor) -> None:
+    """Fit a linear layer by logistic regression, as a probe of features: weights decay by :data:`DECAY`, features are
+    standardised first, which the layer's weights undo. L-BFGS, in double precision; nothing is drawn.
+
+    Source: as a place to begin training from: A. Kumar et al., "Fine-Tuning can Distort Pretrained Features and
+    Underperform Out-of-Distribution", ICLR 2022, arXiv:2202.10054.
+
+    Args:
+        head: ``[F] -> [classes]``, whose weights are replaced.
+        features: ``[N, F]``.
+        labels: ``[N]``, from 0.
+    """
+    mean, deviation = features.double().mean(dim=0), features.double().std(dim=0, unbiased=False).clamp_min(1e-4)
+    rows = (features.double() - mean) / deviation
+    weight = torch.zeros(head.out_features, rows.shape[1], dtype=rows.dtype, device=rows.device, requires_grad=True)
+    bias = torch.zeros_like(weight[:, 0], requires_grad=True)
+    solver = torch.optim.LBFGS([weight, bias], max_iter=_ROUNDS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        found = functional.cross_entropy(rows @ weight.T + bias, labels) + DECAY * weight.square().sum()
+        found.backward()
+        return found
+
+    with torch.enable_grad():
+        solver.step(loss)
+    with torch.no_grad():
+        head.weight.copy_(weight / deviation)
+        head.bias.copy_(bias - (weight / deviation) @ mean)
 
 
 def h_score(features: Tensor, labels: Tensor) -> float:

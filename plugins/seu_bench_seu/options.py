@@ -72,6 +72,9 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions, SpaceOptions):
     )
     factorized_reduce_norm: bool = Field(True, description="whether FactorizedReduce applies its BatchNorm")
     warm_start: bool = Field(True, description="whether training starts from the weights of the creation stage")
+    keep_start: bool = Field(
+        False, description="whether weights may be kept that training begins with, if no epoch has a lower loss"
+    )
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -140,7 +141,7 @@ class Seu(Method):
         # What a creator wraps trains for the first time here: old units are to stay as they are.
         adapts = "adapt" in self.model.choices(task.index, self.chosen[task.index])
         self._before = self.model.frozen_state(task.index) if adapts else {}
-        return self.training_stage(task)
+        return TrainingStage(self, task, keeps_start=self.options.keep_start and task.index > 0)
 
     def _freeze(self) -> None:
         if (fault := self.model.frozen_fault(self._before)) is not None:
@@ -253,6 +254,8 @@ def _stages(context: StrategyContext) -> tuple[StageCost, ...]:
         if index:
             train, score = component_passes(creator, protocol.creation, task.num_train)
             stages.append(StageCost("creation", index, train, score))
-    training = options.applied_to(protocol.training)
-    stages += training_passes(plan, training, validate=options.restore == "best_valid")
+    training, selects = options.applied_to(protocol.training), options.restore == "best_valid"
+    for stage, task in zip(training_passes(plan, training, validate=selects), plan.tasks, strict=True):
+        start = task.num_valid if selects and options.keep_start and stage.task else 0
+        stages.append(replace(stage, evaluate=stage.evaluate + start))
     return tuple(stages + evaluation_passes(plan))

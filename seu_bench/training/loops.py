@@ -182,6 +182,7 @@ class TrainingStage(Stage[Any]):
         name: of the stage, on which its seed hangs, for strategies that train a task in several.
         schedule: of the stage; ``None``: the strategy's.
         restore: whether the best weights are restored or the last ones stay; ``None``: as the strategy does.
+        keeps_start: whether those that training begins with are among them.
     """
 
     def __init__(
@@ -191,7 +192,9 @@ class TrainingStage(Stage[Any]):
         name: str = "training",
         schedule: Schedule | None = None,
         restore: Literal["best_valid", "last"] | None = None,
+        keeps_start: bool = False,
     ) -> None:
+        self.keeps_start = keeps_start
         self.schedule = strategy.schedule if schedule is None else schedule
         super().__init__(name, task.index, self.schedule.epochs, strategy.seed_for(name, task.index), strategy.device)
         self.restores = restore or strategy.restore
@@ -211,13 +214,18 @@ class TrainingStage(Stage[Any]):
         """One epoch of training and one pass over the validation images."""
         strategy = self.strategy
         set_rate(strategy.optimizer, epoch_rate(self.schedule, self.epoch, strategy.lr_schedule))
+        if self.keeps_start and self.epoch == 0:
+            self._validate()
         strategy.training_mode()
         report = self.train_epoch()
-        if self.restores == "best_valid":
-            loss = strategy.validation_loss(self.data, self.count_images)
-            if loss is not None:
-                self.best.offer(loss)
+        self._validate()
         return report
+
+    def _validate(self) -> None:
+        """Offer the present weights, where the best are to be restored."""
+        loss = self.strategy.validation_loss(self.data, self.count_images) if self.restores == "best_valid" else None
+        if loss is not None:
+            self.best.offer(loss)
 
     def train_epoch(self) -> EpochReport:
         """Train for one epoch: what :meth:`count_images` counts costs the same per image in all batches."""

@@ -11,18 +11,24 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 from support.components import GENOTYPES, PATHS, all_of, announced, creation, grown, task_of
 from support.tiny import class_stream, genotype, image_shape
 
-from seu_bench_creators import InheritOptions, InheritSearchOptions
+from seu_bench.testing import Trial
+from seu_bench_creators import InheritOptions, InheritSearchOptions, estimate_inherit
 from seu_bench_creators.inherit import InheritCreation, InheritSearch
-from seu_bench_kit import CreationTask, SearchTask, knn_accuracy, ridge_accuracy
+from seu_bench_kit import CreationTask, SearchTask, fit_head, knn_accuracy, ridge_accuracy
 from seu_bench_kit.cells import CellSpace
 from seu_bench_kit.contracts import SEARCH
 from seu_bench_kit.genotypes import GENOTYPES as PUBLISHED
 from seu_bench_kit.genotypes import OPERATIONS, Edge, Genotype, uniform_genotype
+from seu_bench_kit.transferability import DECAY
+from seu_bench_seu.strategy import Seu
 from seu_bench_seu.super_model import SuperModel
 
 
@@ -234,3 +240,55 @@ def test_equal_scores() -> None:
         stage = inherit(alike(), **options)
         stage.run()
         assert stage.scores == [] and stage.related == APART[1] and stage.image_passes == 0
+
+
+def test_head_of_logistic_regression() -> None:
+    """As scikit-learn fits one, by another solver, to standardised features."""
+    made = torch.Generator().manual_seed(0)
+    y = torch.arange(90) % 3
+    x = torch.randn(90, 5, generator=made) * torch.tensor([1.0, 10.0, 0.1, 1.0, 1.0]) + y[:, None]
+    head = torch.nn.Linear(5, 3)
+    fit_head(head, x, y)
+    rows = StandardScaler().fit_transform(x.double().numpy())
+    known = LogisticRegression(C=1 / (2 * DECAY * len(y)), tol=1e-8, max_iter=10_000).fit(rows, y.numpy())
+    found = head(x).softmax(dim=1).detach().double().numpy()
+    np.testing.assert_allclose(found, known.predict_proba(rows), atol=2e-3)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_probe(copies: bool) -> None:
+    """The head is fitted on the features that training begins with, of all images; nothing that is frozen changes."""
+    model = alike()
+    before, untouched = model.frozen_state(), weights_of(model, NEWEST)
+    stage = inherit(model, relation="latest", probe=True, copies=copies)
+    path, images = stage.run(), asked(model).images
+    assert path == NEWEST and model.frozen_fault(before) is None
+    most = InheritOptions(relation="latest", probe=True)
+    assert stage.image_passes == estimate_inherit(most, asked(model).schedule, len(images))[1] > len(images)
+    stem, wanted = weights_of(model, NEWEST)[0], (weights_of(model, APART[1]) if copies else untouched)[0]
+    for name, value in stem.items():  # weights are copied, statistics are those of this task's images
+        assert torch.equal(value, wanted[name]) == ("running" not in name and "num_batches" not in name), name
+    x, y = all_of(images)
+    model.eval()
+    head = torch.nn.Linear(model.heads[2].in_features, 2)
+    with torch.no_grad():
+        fit_head(head, model.features(x, path), y)
+    torch.testing.assert_close(model.heads[2].weight, head.weight, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_start_may_be_kept(keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no epoch has a lower validation loss; the first task begins with nothing."""
+    options = {"genotype": "darts_v1", "creator.probe": True, "keep_start": keep}
+    learner, begun, calls = Trial("seu", options, creator="inherit").learner("tiny_two"), list[Any](), list[int]()
+
+    def rising(strategy: Any, task: Any, _: Any) -> float:
+        calls.append(task.index)
+        begun.append({name: value.clone() for name, value in strategy.trained_module(task).state_dict().items()})
+        return float(len(calls))
+
+    monkeypatch.setattr(Seu, "validation_loss", rising)
+    learner.learn_all()
+    model = learner.strategy.model
+    assert calls == [0] * 2 + [1] * (2 + keep)
+    assert equal(begun[2], model.task_module(1).state_dict())

@@ -50,6 +50,8 @@ ALL = sorted(registry().strategies)
 FIXED_SEU = "seu of one genotype"
 #: The same, whose old units are adapted by the one creator that does.
 ADAPTING_SEU = "seu that adapts"
+#: The same, whose tasks begin with copies and a linear probe, which may be what they keep.
+PROBING_SEU = "seu that probes"
 
 #: One of each sort, for ``make test``: plain, with a memory, and one that grows. ``make test-long`` tries the others.
 USUAL = ("ltg", "naive", "replay")
@@ -67,6 +69,9 @@ def tried(name: str) -> Trial:
         return Trial("seu", {"genotype": "darts_v1"})
     if name == ADAPTING_SEU:
         return Trial("seu", {"genotype": "darts_v1"}, creator="adapt")
+    if name == PROBING_SEU:
+        probing = {"creator.probe": True, "creator.relation": "latest", "keep_start": True}
+        return Trial("seu", {"genotype": "darts_v1", **probing}, creator="inherit")
     options = dict(OPTIONS.get(name, {}))
     if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
         options.setdefault("backbone", "mlp")

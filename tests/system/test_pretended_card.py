@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.tried import ADAPTING_SEU, ALL, each, tried
+from support.tried import ADAPTING_SEU, ALL, PROBING_SEU, each, tried
 from torch import Tensor
 
 import seu_bench.training.loops
@@ -39,7 +39,7 @@ def run(name: str, results: Path) -> PretendedCard:
     return card
 
 
-@pytest.mark.parametrize("name", each([*ALL, ADAPTING_SEU]))
+@pytest.mark.parametrize("name", each([*ALL, ADAPTING_SEU, PROBING_SEU]))
 def test_training_does_not_wait(name: str, tmp_path: Path) -> None:
     card = run(name, tmp_path)
     assert not card.mismatches

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import binom
 from support.remembering import REMEMBERED, repaired
-from support.tried import ADAPTING_SEU, ALL, FIXED_SEU, each, tried
+from support.tried import ADAPTING_SEU, ALL, FIXED_SEU, PROBING_SEU, each, tried
 from torch import nn
 
 from seu_bench import hookimpl
@@ -61,7 +61,7 @@ class TestEvery(StrategyContract):
 class TestFrozen(FrozenGrowthContract):
     """The strategies that cannot forget."""
 
-    @pytest.fixture(params=each([*FROZEN, FIXED_SEU, ADAPTING_SEU]))
+    @pytest.fixture(params=each([*FROZEN, FIXED_SEU, ADAPTING_SEU, PROBING_SEU]))
     def trial(self, request: pytest.FixtureRequest) -> Trial:
         """Each in turn."""
         return tried(request.param)
