@@ -27,6 +27,17 @@ COMPARISONS: Final[tuple[Comparison, ...]] = (
         ),
     ),
     Comparison(
+        "loop_rehearsal",
+        "The training loop with a memory",
+        "loops",
+        "Replay and ER-ACE on the small network, in batches of 32 images and as many remembered ones, against "
+        "Avalanche's own, with its loader, its memory and its metrics.",
+        (
+            Wanted("replay", "speed of replay / speed of Avalanche's Naive with its ReplayPlugin", least=1.0),
+            Wanted("er_ace", "speed of er_ace / speed of Avalanche's ER_ACE", least=1.0),
+        ),
+    ),
+    Comparison(
         "pnn",
         "Progressive networks",
         "frozen",

@@ -1,8 +1,10 @@
-"""Overhead of the training loop: naive against a plain PyTorch loop, and against Avalanche's stock Naive."""
+"""Overhead of the training loop: naive against a plain PyTorch loop; naive and rehearsal against Avalanche's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -10,12 +12,14 @@ from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
 from avalanche.benchmarks.utils import TaskLabels, as_classification_dataset
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
 from avalanche.training import Naive as StockNaive
-from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
+from avalanche.training.supervised import er_ace as stock_er_ace
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from scripts.perf.comparison import Result, Table
 from scripts.perf.timing import Work, interleaved, median, ratio
+from seu_bench import Method
 from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import TaskDataset
 from seu_bench.data.images import TaskImages
@@ -23,14 +27,19 @@ from seu_bench.models.backbone import BackboneModel
 from seu_bench.training.monitoring import SilentLogger
 from seu_bench_kit import AlexNetShape
 from seu_bench_kit.blocks import alexnet
+from seu_bench_methods.er_ace import ErAce
 from seu_bench_methods.naive import Naive
+from seu_bench_methods.replay import Replay
 
 CLASSES = 10
 BATCH = 128
+#: Images that rehearsal remembers.
+MEMORY = 200
+METHODS: Mapping[str, type[Method]] = {"replay": Replay, "er_ace": ErAce}
 
 
-def small_network() -> BackboneModel:
-    """A small convolutional network for 3x32x32 images, one head."""
+def small_network(tasks: int = 1) -> BackboneModel:
+    """A small convolutional network for 3x32x32 images, a head for each task."""
     backbone = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1),
         nn.ReLU(),
@@ -39,7 +48,7 @@ def small_network() -> BackboneModel:
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
     )
-    return BackboneModel(backbone, 16, [CLASSES])
+    return BackboneModel(backbone, 16, [CLASSES] * tasks)
 
 
 def alexnet_network() -> BackboneModel:
@@ -48,8 +57,9 @@ def alexnet_network() -> BackboneModel:
     return BackboneModel(alexnet(shape), shape.linear, [CLASSES])
 
 
-def bare(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
+def bare(tables: Sequence[TaskImages], model: BackboneModel, schedule: Schedule) -> Work:
     """A plain loop: the least that training on these batches can cost."""
+    (images,) = tables
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=schedule.learning_rate,
@@ -78,34 +88,68 @@ def bare(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
     return train
 
 
-def ours(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
-    """seu-bench's naive strategy on the same images, accuracy and loss counted."""
-    stream = with_task_labels(benchmark_from_datasets(train=[TaskDataset.of(images)]))
-    plan: Any = None  # nothing is kept of it
-    strategy = Naive(model=model, schedule=schedule, restore="last").begin(Naive.Options(), plan)
-    return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
+def ours(tables: Sequence[TaskImages], model: BackboneModel, schedule: Schedule, method: type[Method] = Naive) -> Work:
+    """A strategy of seu-bench that learns the last of these tasks again and again, after the others; accuracy and loss
+    counted."""
+    stream = with_task_labels(benchmark_from_datasets(train=[TaskDataset.of(images) for images in tables]))
+    plan: Any = SimpleNamespace(online=False)  # nothing else is read of it
+    memory = {} if method is Naive else {"memory": MEMORY, "batch_size_mem": schedule.batch_size}
+    strategy = method(model=model, schedule=schedule, restore="last").begin(method.Options(**memory), plan)
+    return _last_again(strategy, stream.train_stream)
 
 
-def stock(images: TaskImages, model: BackboneModel, schedule: Schedule) -> Work:
-    """Avalanche's Naive on the same images through its own loader."""
-    store: Any = images.store
-    tensors: Any = TensorDataset(store, images.labels)
-    tensors.targets = images.labels.tolist()
-    data = as_classification_dataset(tensors).update_data_attribute(
-        "targets_task_labels", TaskLabels([0] * len(images))
-    )
-    stream = with_task_labels(benchmark_from_datasets(train=[data]))
+def stock(tables: Sequence[TaskImages], model: BackboneModel, schedule: Schedule, method: type[Method] = Naive) -> Work:
+    """Avalanche's strategy of that kind on the same images through its own loader."""
+    sets = []
+    for images in tables:
+        x, y = images.gather(torch.arange(len(images)))
+        tensors: Any = TensorDataset(x, y)
+        tensors.targets = y.tolist()
+        labels = TaskLabels([images.task] * len(images))
+        sets.append(as_classification_dataset(tensors).update_data_attribute("targets_task_labels", labels))
+    stream = with_task_labels(benchmark_from_datasets(train=sets))
     for experience in stream.train_stream:
         experience.classes_in_this_experience = list(range(CLASSES))
     silent = [SilentLogger()]  # type: ignore[no-untyped-call]
-    strategy = StockNaive(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=schedule.learning_rate, momentum=schedule.momentum),
-        train_mb_size=schedule.batch_size,
-        train_epochs=1,
-        evaluator=EvaluationPlugin(accuracy_metrics(epoch=True), loss_metrics(epoch=True), loggers=silent),
+    common: dict[str, Any] = {
+        "model": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=schedule.learning_rate, momentum=schedule.momentum),
+        "train_mb_size": schedule.batch_size,
+        "train_epochs": 1,
+        "evaluator": EvaluationPlugin(accuracy_metrics(epoch=True), loss_metrics(epoch=True), loggers=silent),
+    }
+    strategy: Any
+    if method is ErAce:
+        strategy = stock_er_ace.ER_ACE(
+            criterion=nn.CrossEntropyLoss(), mem_size=MEMORY, batch_size_mem=schedule.batch_size, **common
+        )
+    elif method is Replay:
+        replay = ReplayPlugin(mem_size=MEMORY, batch_size=schedule.batch_size, batch_size_mem=schedule.batch_size)
+        strategy = StockNaive(plugins=[replay], **common)
+    else:
+        strategy = StockNaive(**common)
+    return _last_again(strategy, stream.train_stream)
+
+
+def _last_again(strategy: Any, stream: Sequence[Any]) -> Work:
+    for experience in stream[:-1]:
+        strategy.train(experience, eval_streams=[])
+    return lambda: strategy.train(stream[-1], eval_streams=[])
+
+
+def measure_rehearsal(images: TaskImages, schedule: Schedule) -> Result:
+    """Images per second of an epoch of a second task while the first is remembered."""
+    rounds, ways, tables = 7, dict[str, Work](), [images, replace(images, task=1)]
+    for name, method in METHODS.items():
+        ways[name] = ours(tables, small_network(2), schedule, method)
+        ways[f"avalanche {name}"] = stock(tables, small_network(2), schedule, method)
+    taken = interleaved(ways, rounds)
+    rows = [[way, len(images) / median(taken, way)] for way in ways]
+    return Result(
+        {"images": len(images), "batch size": schedule.batch_size, "remembered": MEMORY, "rounds": rounds},
+        {name: ratio(taken, f"avalanche {name}", name) for name in METHODS},
+        (Table("Speeds, medians over rounds", ("loop", "images/s"), rows),),
     )
-    return lambda: strategy.train(stream.train_stream[0], eval_streams=[])
 
 
 def measure(name: str) -> Result:
@@ -126,7 +170,9 @@ def measure(name: str) -> Result:
     )
     # A learning rate that small leaves weights as they are: no way is faster for having diverged.
     schedule = schedule.model_copy(update={"learning_rate": 1e-4})
-    taken = interleaved({way: begin(images, make(), schedule) for way, begin in ways.items()}, rounds)
+    if name == "loop_rehearsal":
+        return measure_rehearsal(images.part(0, count // 5), schedule.model_copy(update={"batch_size": BATCH // 4}))
+    taken = interleaved({way: begin([images], make(), schedule) for way, begin in ways.items()}, rounds)
     others = [way for way in ways if way != "naive"]
     return Result(
         {"images": count, "batch size": BATCH, "rounds": rounds, "pixels": "3x32x32"},
