@@ -1,202 +1,265 @@
-"""The paper's schedule on an accelerator, in calls of limited time: runs, speed, memory, number formats.
+"""The paper's table on an accelerator that can be had for minutes and has no network: pack here, run there.
 
-    python -m scripts.accelerator --data-root DATA [--seconds 570]
+    python scripts/accelerator.py pack --data-root DATA    # lays .lend: what to carry, and says what to give there
+    python .lend/code/accelerator.py probe                 # there, with torch, NumPy and Pillow: how fast is it?
+    python .lend/code/accelerator.py run --seconds 560     # rows in the order of their worth; again until none is left
+    python .lend/code/accelerator.py collect               # done after each row, too: records, logs and the table
 
-Call it again until it says that all runs are finished: each call resumes where the last one stopped. The runs are those
-of ``split_cifar100`` by ``paper``, seed 0: SEU with the paper's searcher and creator, and with ours, and the paper's
-other strategies. Behind them come the first tasks of some in bfloat16 and compiled, which tell what that gains. A table
-and a JSON file beside the records have images and operations per second, the share of what a product of matrices
-reaches on the same device, and the most memory held on it. Exit status 75: runs are left.
+``run`` exits with 75 where rows are left. What fails is a row of the table. $OUT is where results go (default: home).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import io
 import json
+import os
+import pickle
+import shutil
+import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
-from scripts.evidence.formatting import table
-from seu_bench.config.run import Request
-from seu_bench.engine.launcher import launch
-from seu_bench.engine.resolve import resolve
-from seu_bench.engine.stopping import StopRequest
-from seu_bench.errors import ExitStatus, Interruption
-from seu_bench.plugin.registry import Registry
-from seu_bench.results.record import Record, read_record, record_path
-
-#: Seconds at which no further run is begun.
-LEAST: Final = 10.0
-_OURS: Final = {"strategy": "seu", "searcher": "inherit", "creator": "inherit", "options": {"width": 0.5}}
-#: Fields of each run's request, in the order in which they are made. A compiled run has the id of the other one, and
-#: thus a folder of its own.
-RUNS: Final[dict[str, dict[str, Any]]] = {
-    "seu, mdl/mdl": {"strategy": "seu"},
-    "seu, inherit/inherit": _OURS,
-    **{name: {"strategy": name} for name in ("naive", "ewc", "pnn", "ltg")},
-    "naive, 2 tasks": {"strategy": "naive", "first_tasks": 2},
-    "naive, 2 tasks, bf16": {"strategy": "naive", "first_tasks": 2, "precision": "bf16"},
-    "seu, inherit/inherit, 2 tasks": {**_OURS, "first_tasks": 2},
-    "seu, inherit/inherit, 2 tasks, bf16": {**_OURS, "first_tasks": 2, "precision": "bf16"},
-    "seu, inherit/inherit, 2 tasks, compiled": {**_OURS, "first_tasks": 2, "compile": True},
+#: What the image lacks beside torch: Avalanche without what it rarely needs, and pydantic with its own.
+PACKAGES: Final = (("--no-deps", "avalanche-lib==0.6.0", "dill"), ("pydantic",))
+#: Bytes that can be carried at once.
+PART: Final = 60 * 2**20
+#: Images of a sheet, which are compressed together; WebP has at most 16,383 rows of pixels.
+SHEET: Final = 500
+#: Rows by name: arguments of `seu-bench run`.
+ROWS: Final = {
+    **{name: f"--strategy {name}" for name in ("seu", "ewc", "naive")},
+    "inherit": "--strategy seu --searcher inherit --creator inherit -o width=0.5",
+    **{name: f"--strategy {name}" for name in ("ltg", "pnn")},
+    "random": "--strategy seu --searcher random --creator all_new",
+    **{f"{name} {seed}": f"--strategy {name} --seed {seed}" for seed in (1, 2) for name in ("seu", "ewc", "naive")},
 }
+#: Accuracy, parameters in millions and mixed score of the paper.
+PAPER: Final = {
+    "seu": (0.7405, 3.84, 0.454), "ewc": (0.6098, None, None), "naive": (0.4762, None, None),
+    "ltg": (0.6553, None, None), "pnn": (0.6676, None, None),
+}  # fmt: skip
+#: Exit status of a run that has no time left, and of this script where rows are left.
+OUT_OF_TIME: Final = 75
 
 
-@dataclass(frozen=True)
-class Speed:
-    """What a run reached.
-
-    Attributes:
-        state: of its record; ``None``: not begun.
-        images: image passes per second of learning, all stages but evaluation.
-        operations: floating-point operations per second of the same.
-        share: of the operations per second of a product of matrices.
-        peak: bytes held on the device at most.
-    """
-
-    run: str
-    state: str | None = None
-    tasks: int = 0
-    seconds: float | None = None
-    images: float | None = None
-    operations: float | None = None
-    share: float | None = None
-    peak: float | None = None
-    accuracy: float | None = None
-    params: int | None = None
-    run_id: str | None = None
+def pack(data: Path, lend: Path, python: str) -> list[Path]:
+    """Lay wheels for a version of Python, this script and CIFAR-100 into folders; return those of the data."""
+    shutil.rmtree(lend, ignore_errors=True)
+    code = lend / "code"
+    code.mkdir(parents=True)
+    shutil.copy(__file__, code / "accelerator.py")
+    pip = [sys.executable, "-m", "pip"]
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(code), "."], check=True)
+    there = ["--python-version", python, "--platform", "manylinux2014_x86_64", "--platform", "any"]
+    for packages in PACKAGES:
+        wheels = [*pip, "download", "-q", "--only-binary=:all:", *there, "-d", str(code), *packages]
+        subprocess.run(wheels, check=True)
+    return split(data / "cifar-100-python", lend)
 
 
-def product_speed(device: str, side: int, repeats: int = 10) -> float:
-    """Operations per second of a product of square float32 matrices, the best of some."""
-    a, b = torch.randn(2, side, side, device=device)
-    best = 0.0
-    for _ in range(repeats):
-        _settle(device)
-        began = time.perf_counter()
-        torch.mm(a, b)
-        _settle(device)
-        best = max(best, 2 * side**3 / (time.perf_counter() - began))
-    return best
+def split(source: Path, lend: Path, most: int = PART) -> list[Path]:
+    """Write the files of CIFAR-100 as lossless sheets of images, and the bytes around these, in parts of a size."""
+    parts: list[Path] = []
+    left = 0
+    for name, content in _members(source):
+        if len(content) > left:
+            parts.append(lend / f"data{len(parts) + 1}")
+            parts[-1].mkdir(parents=True)
+            left = most
+        left -= len(content)
+        with zipfile.ZipFile(parts[-1] / f"part{len(parts)}.zip", "a") as archive:
+            archive.writestr(name, content)
+    return parts
 
 
-def _settle(device: str) -> None:
+def _members(source: Path) -> Iterator[tuple[str, bytes]]:
+    from PIL import Image
+
+    for file in ("meta", "test", "train"):
+        whole = (source / file).read_bytes()
+        images = pickle.loads(whole, encoding="latin1").get("data")  # noqa: S301, as torchvision reads it
+        if images is None:
+            yield f"{file}/before", whole
+            continue
+        start = whole.index(images.tobytes())
+        yield f"{file}/before", whole[:start]
+        yield f"{file}/after", whole[start + images.nbytes :]
+        for number in range(0, len(images), SHEET):
+            some = images[number : number + SHEET].reshape(-1, 3, 32, 32)
+            sheet = some.transpose(0, 2, 3, 1).reshape(-1, 32, 3)  # one image below another
+            stream = io.BytesIO()
+            Image.fromarray(sheet).save(stream, "WEBP", lossless=True, quality=60, method=4)
+            yield f"{file}/{number:06}", stream.getvalue()
+
+
+def join(parts: Sequence[Path], target: Path) -> None:
+    """Write the files again, byte by byte, that :func:`split` read."""
+    import numpy as np
+    from PIL import Image
+
+    found: dict[str, bytes] = {}
+    for part in parts:
+        with zipfile.ZipFile(part) as archive:
+            found |= {name: archive.read(name) for name in archive.namelist()}
+    target.mkdir(parents=True, exist_ok=True)
+    for file in ("meta", "test", "train"):
+        sheets = sorted(name for name in found if name.startswith(f"{file}/0"))
+        pixels = b"".join(
+            np.asarray(Image.open(io.BytesIO(found[name]))).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).tobytes()
+            for name in sheets
+        )
+        (target / file).write_bytes(found[f"{file}/before"] + pixels + found.get(f"{file}/after", b""))
+
+
+def probe(device: str) -> dict[str, Any]:
+    """Say what the machine is, and how long some operations take, in milliseconds."""
+    import torch
+
+    told: dict[str, Any] = {"torch": torch.__version__, "device": device}
+    if device != "cpu":
+        told["name"] = torch.cuda.get_device_name(device)
+
+    def timed(work: Callable[[], object], repeats: int = 20) -> float:
+        for turn in range(repeats + 3):
+            if turn == 3:
+                began = _settled(device)
+            work()
+        return round(1e3 * (_settled(device) - began) / repeats, 3)
+
+    for layout in ("contiguous_format", "channels_last"):
+        for dtype in ("float32", "bfloat16"):
+            form: dict[str, Any] = {"dtype": getattr(torch, dtype), "memory_format": getattr(torch, layout)}
+            layer = torch.nn.Conv2d(36, 36, 5, padding=2, groups=36, bias=False).to(device, **form)
+            x = torch.randn(128, 36, 32, 32).to(device, **form).requires_grad_()
+            step = functools.partial(_step, layer, x)
+            told[f"depthwise 5x5, {layout}, {dtype}"] = timed(step, 5)
+    side = 4096 if device != "cpu" else 512
+    told[f"product of {side} x {side} matrices"] = timed(
+        functools.partial(torch.mm, *torch.randn(2, side, side).to(device))
+    )
+    return told
+
+
+def _step(layer: Callable[[Any], Any], x: Any) -> None:
+    layer(x).sum().backward()
+
+
+def _settled(device: str) -> float:
+    import torch
+
     if device != "cpu":
         torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
-def speed(name: str, record: Record | None, product: float) -> Speed:
-    """What a run reached, as its record has it; ``None``: it was not begun."""
-    if record is None:
-        return Speed(name)
-    learning = [stage for stage in record.stages if stage.name != "evaluation"]
-    seconds = sum(stage.seconds for stage in learning)
-    passes = sum(stage.image_passes for stage in learning)
-    counted = [stage.flops for stage in learning]
-    operations = None if None in counted or not seconds else sum(map(int, filter(None, counted))) / seconds
-    return Speed(
-        name,
-        record.status,
-        len(record.params_total),
-        record.seconds,
-        passes / seconds if seconds else None,
-        operations,
-        operations and operations / product,
-        record.metrics.get("peak_memory_bytes"),
-        record.metrics.get("acc"),
-        record.params_total[-1] if record.params_total else None,
-        record.run_id,
-    )
-
-
-def requests(common: Mapping[str, Any]) -> dict[str, Request]:
-    """The runs' requests, with fields that all of them have."""
-    folder = Path(common["results"])
-    found = {}
-    for name, fields in RUNS.items():
-        options = {**common.get("options", {}), **fields.get("options", {})}
-        results = folder / "compiled" if fields.get("compile") else folder
-        found[name] = Request(**{**common, **fields, "options": options, "results": results})
-    return found
-
-
-def make(asked: Mapping[str, Request], until: float) -> bool:
-    """Make or resume runs one after another until a moment of :func:`time.monotonic`.
-
-    Returns:
-        Whether all of them are finished.
-    """
-    for name, request in asked.items():
-        left = until - time.monotonic()
-        if left < LEAST:
+def run(home: Path, seconds: float, common: Sequence[str], rows: dict[str, str] = ROWS, least: float = 25) -> bool:
+    """Make or resume rows one after another; return whether none is left."""
+    until = time.monotonic() + seconds
+    home.mkdir(parents=True, exist_ok=True)
+    for name, arguments in rows.items():
+        ended = home / f"{name}.ended"
+        if ended.exists():
+            continue
+        if (left := until - time.monotonic()) < least:
             return False
-        print(f"{name}: at most {left:.0f} s", flush=True)
-        try:
-            launch(request, stop=StopRequest(left))
-        except Interruption:
+        print(f"== {name}: at most {left:.0f} s", flush=True)
+        command = [sys.executable, "-P", "-m", "seu_bench", "run", *arguments.split(), *common]
+        command += ["--results", str(home / "results"), "--max-seconds", f"{max(left - 12, 1):.0f}"]
+        with (home / f"{name}.log").open("a") as log:
+            environment = {**os.environ, "PYTHONPATH": str(home / "site"), "OMP_NUM_THREADS": "4"}
+            status = subprocess.run(command, cwd=home, env=environment, stdout=log, stderr=log, check=False).returncode
+        print(f"== {name}: exit status {status}", flush=True)
+        if status != OUT_OF_TIME:
+            ended.write_text(str(status))
+        collect(home, rows)
+        if status == OUT_OF_TIME:
             return False
     return True
 
 
-def records(asked: Mapping[str, Request]) -> dict[str, Record | None]:
-    """Records of runs, as far as they were begun."""
-    registry = Registry()
-    found = {}
-    for name, request in asked.items():
-        path = record_path(request.results, resolve(registry, request).spec.run_id)
-        found[name] = read_record(path) if path.is_file() else None
-    return found
+def collect(home: Path, rows: dict[str, str] = ROWS) -> str:
+    """Put the records, the logs and the table where results go, and return the table."""
+    out = Path(os.environ.get("OUT", home))
+    lines = [
+        "| row | state | accuracy | paper | parameters (M) | mixed score | seconds | peak MiB |",
+        "|" + " --- |" * 8,
+    ]
+    records = [json.loads(path.read_text()) for path in (home / "results").glob("runs/*/record.json")]
+    for name in rows:
+        log, paper = home / f"{name}.log", PAPER.get(name.split()[0], (None,))[0]
+        told = log.read_text().splitlines() if log.exists() else []
+        it = next((it for it in records if any(it["run_id"] in line for line in told)), None)
+        if it is None:
+            lines.append(f"| {name} | {told[-1] if told else 'not begun'} | - | {paper or '-'} | - | - | - | - |")
+            continue
+        metrics, params = it["metrics"], it["params_total"]
+        numbers = [metrics.get("acc"), paper, params and params[-1] / 1e6, metrics.get("mixed_score"), it["seconds"]]
+        peak = metrics.get("peak_memory_bytes")
+        shown = [f"{it:.4g}" if it else "-" for it in (*numbers, peak and peak / 2**20)]
+        lines.append(f"| {name} | {' | '.join([it['status'], *shown])} |")
+    table = "\n".join(lines) + "\n"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "table.md").write_text(table)
+    with tarfile.open(out / "records.tgz", "w:gz") as archive:
+        for path in [*home.glob("*.log"), *home.glob("results/runs/*/*.json")]:
+            archive.add(path, path.relative_to(home))
+    return table
 
 
-def page(speeds: Iterable[Speed], device: str, product: float) -> str:
-    """A table of all runs in Markdown."""
-    columns = ("run", "state", "tasks", "seconds", "images/s", "GFLOP/s", "share", "peak MiB", "accuracy", "parameters")
-    rows = []
-    for it in speeds:
-        fast = (_number(it.seconds, "{:.0f}"), _number(it.images, "{:,.0f}"), _number(it.operations, "{:,.1f}", 1e-9))
-        held = (_number(it.share, "{:.1f} %", 100), _number(it.peak, "{:,.0f}", 2**-20))
-        good = (_number(it.accuracy, "{:.2f} %", 100), _number(it.params, "{:,}"))
-        rows.append((it.run, it.state or "not begun", str(it.tasks), *fast, *held, *good))
-    told = f"Device: {device}; a product of matrices in float32 reaches {product / 1e9:,.0f} GFLOP/s."
-    return f"{told}\n\n{table(columns, rows, texts=2)}\n"
-
-
-def _number(value: float | None, form: str, times: float = 1) -> str:
-    return "" if value is None else form.format(times * value)
+def install(code: Path, home: Path) -> None:
+    """Install the wheels beside the script, and join the data, where that was not done."""
+    if not (home / "site").is_dir() and (wheels := sorted(map(str, code.glob("*.whl")))):
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", str(home / "site")]
+        subprocess.run([*pip, *wheels], check=True)
+    parts = sorted(home.glob("part*.zip"))
+    if parts and not (home / "data").is_dir():
+        join(parts, home / "data" / "cifar-100-python")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make runs, and write the table."""
+    """Pack, probe, run or collect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/accelerator"))
-    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("do", choices=("pack", "probe", "run", "collect"))
+    parser.add_argument(
+        "--data-root", type=Path, help="folder that has cifar-100-python; `run` has made-up images without"
+    )
+    parser.add_argument(
+        "--home", type=Path, default=Path("/tmp/lend"), help="folder on the machine (default: %(default)s)"
+    )
+    parser.add_argument("--python", default="3.12", help="version on the machine (default: %(default)s)")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=570.0, help="limit of this call (default: %(default)s)")
-    parser.add_argument("--benchmark", default="split_cifar100")
     parser.add_argument("--protocol", default="paper")
-    parser.add_argument("--limit", type=int, help="images per task and split at most: a trial")
+    parser.add_argument("--seconds", type=float, default=560.0, help="of this call (default: %(default)s)")
     given = parser.parse_args(arguments)
-    until = time.monotonic() + given.seconds
-    fields = ("results", "data_root", "device", "benchmark", "protocol", "limit")
-    asked = requests({name: getattr(given, name) for name in fields})
-    finished = make(asked, until)
-    product = product_speed(given.device, 8192 if given.device != "cpu" else 1024)
-    speeds = [speed(name, record, product) for name, record in records(asked).items()]
-    device = torch.cuda.get_device_name(given.device) if given.device != "cpu" else "processor"
-    told = page(speeds, device, product)
-    given.results.mkdir(parents=True, exist_ok=True)
-    (given.results / "accelerator.md").write_text(told, encoding="utf-8")
-    document = {"device": device, "product": product, "runs": [asdict(it) for it in speeds]}
-    (given.results / "accelerator.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(told)
-    print("all runs are finished" if finished else "runs are left: call again")
-    return ExitStatus.DONE if finished else ExitStatus.OUT_OF_TIME
+    code, home = Path(__file__).resolve().parent, given.home
+    if given.do == "pack":
+        parts = pack(given.data_root, Path(".lend"), given.python)
+        for number, part in enumerate(parts, 1):
+            what = f"mkdir -p {home} && cp {part}/part{number}.zip {home}/"
+            print(f".lend/code and {part}:   {what} && python3 .lend/code/accelerator.py probe")
+        print(".lend/code, again and again:   python3 -u .lend/code/accelerator.py run")
+        return 0
+    install(code, home)
+    if given.do == "probe":
+        print(json.dumps(probe(given.device), indent=1))
+        return 0
+    if given.do == "collect":
+        print(collect(home))
+        return 0
+    data = given.data_root or home / "data"
+    images = ("--data-root", str(data)) if data.is_dir() else ("--synthetic",)
+    common = ("--benchmark", "split_cifar100", "--protocol", given.protocol, "--device", given.device, *images)
+    finished = run(home, given.seconds, (*common, "--checkpoint-every", "60"))
+    print(collect(home))
+    print("no row is left" if finished else "rows are left: call again at once")
+    return 0 if finished else OUT_OF_TIME
 
 
 if __name__ == "__main__":
