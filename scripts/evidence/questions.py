@@ -89,7 +89,9 @@ def row_name(record: Record) -> str:
         narrow = "" if width in (None, 1) else f", width {width:g}"
         if narrow and ":" not in name:
             name = f"{SEU}: mdl, mdl"
-        return name + narrow + (", no copies" if (record.creator_options or {}).get("copies") is False else "")
+        chosen = record.creator_options or {}
+        name += narrow + (", no copies" if chosen.get("copies") is False else "")
+        return name + (", probe" if chosen.get("probe") else "")
     if network in _USUAL_NETWORKS:
         return record.strategy
     name, usual = f"{record.strategy} on {network}", 0.2222 if str(network).startswith("cells") else 0.25
