@@ -130,6 +130,21 @@ def test_changed_accuracy(command: Command, copy: Path, row: int, task: int) -> 
         assert "metrics" in found
 
 
+@pytest.mark.parametrize(("images", "passes"), [(1, True), (2, False)])
+def test_another_kind_of_device_rounds_otherwise(command: Command, copy: Path, images: int, passes: bool) -> None:
+    """A half percent of a task's images may be answered otherwise, and one of a few."""
+    record = read_record(copy)
+    matrix = [list(values) for values in record.accuracy_matrix]
+    was = matrix[4][4]
+    assert was is not None
+    matrix[4][4] = was - images / 12 if was > 0.5 else was + images / 12
+    environment = record.environment.model_copy(update={"device": "cuda:0 (a card)"})
+    changed(copy, accuracy_matrix=tuple(tuple(values) for values in matrix), environment=environment)
+    _, checks = asked(command, copy)
+    assert checks["accuracy"]["passed"] is passes
+    assert ("; on cpu 1 of them differ" in checks["accuracy"]["detail"][0]) is passes
+
+
 @pytest.mark.parametrize("name", ["params_total", "mask_bits", "params_active", "macs"])
 @pytest.mark.parametrize("place", [0, 4])
 def test_changed_size(command: Command, copy: Path, name: str, place: int) -> None:
