@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,11 +14,10 @@ from seu_bench.errors import CheckpointError, SeuBenchError
 
 def not_finite(state: Any, name: str = "") -> str | None:
     """Return the first place of a tensor with NaN or infinity, e.g. ``strategy.weights.head``; ``None``: nowhere."""
-    found = list(_floating(state, name))
-    answers = [tensor.isfinite().all() for _, tensor in found]
-    # Each device is asked once.
-    by_device = {it.device: torch.stack([other for other in answers if other.device == it.device]) for it in answers}
-    told = {device: iter(flags.tolist()) for device, flags in by_device.items()}
+    found, asked = list(_floating(state, name)), defaultdict[torch.device, list[torch.Tensor]](list)
+    for _, tensor in found:
+        asked[tensor.device].append(tensor.isfinite().all())
+    told = {device: iter(torch.stack(flags).tolist()) for device, flags in asked.items()}  # each is waited for once
     return next((place for (place, tensor) in found if not next(told[tensor.device])), None)
 
 

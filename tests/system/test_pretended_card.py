@@ -28,9 +28,9 @@ WAITING = {
 }
 
 
-def run(name: str, results: Path) -> PretendedCard:
+def run(name: str, results: Path, **options: object) -> PretendedCard:
     """A brief run of a strategy, of four images a batch, where that can be said."""
-    trial = tried(name)
+    trial = replace(tried(name), options={**tried(name).options, **options})
     if "batch_size" in trial.registry.strategies.find(trial.strategy).factory.options.model_fields:
         trial = replace(trial, options={**trial.options, "batch_size": 4})
     resolved = trial.resolved("tiny_unequal", results=results, device="cuda")
@@ -45,6 +45,12 @@ def test_training_does_not_wait(name: str, tmp_path: Path) -> None:
     assert not card.mismatches
     waits = card.waits_per_epoch()
     assert (max(waits.values(), default=0) > MOST) == (name in WAITING), (waits, card.lines())
+
+
+def test_augmentation_does_not_wait(tmp_path: Path) -> None:
+    changes = {"flip": True, "crop": 1, "brightness": 0.2, "contrast": 0.2}
+    card = run("naive", tmp_path, **{f"benchmark.stream.input.augment.{name}": it for name, it in changes.items()})
+    assert 0 < card.waits_per_epoch()["training"] <= MOST
 
 
 def _positions_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
