@@ -12,6 +12,7 @@ import torch
 from support.tried import ADAPTING_SEU, ALL, PROBING_SEU, each, tried
 from torch import Tensor
 
+import seu_bench
 import seu_bench.training.loops
 from seu_bench.data.images import TaskImages
 from seu_bench.engine.runner import execute
@@ -28,9 +29,9 @@ WAITING = {
 }
 
 
-def run(name: str, results: Path, **options: object) -> PretendedCard:
+def run(name: str, results: Path) -> PretendedCard:
     """A brief run of a strategy, of four images a batch, where that can be said."""
-    trial = replace(tried(name), options={**tried(name).options, **options})
+    trial = tried(name)
     if "batch_size" in trial.registry.strategies.find(trial.strategy).factory.options.model_fields:
         trial = replace(trial, options={**trial.options, "batch_size": 4})
     resolved = trial.resolved("tiny_unequal", results=results, device="cuda")
@@ -49,7 +50,9 @@ def test_training_does_not_wait(name: str, tmp_path: Path) -> None:
 
 def test_augmentation_does_not_wait(tmp_path: Path) -> None:
     changes = {"flip": True, "crop": 1, "brightness": 0.2, "contrast": 0.2}
-    card = run("naive", tmp_path, **{f"benchmark.stream.input.augment.{name}": it for name, it in changes.items()})
+    options = {f"benchmark.stream.input.augment.{name}": value for name, value in changes.items()} | {"batch_size": 4}
+    with pretended_card() as card:
+        seu_bench.run("naive", protocol="smoke", limit=40, results=tmp_path, device="cuda", options=options)
     assert 0 < card.waits_per_epoch()["training"] <= MOST
 
 
