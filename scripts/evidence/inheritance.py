@@ -20,16 +20,17 @@ PICTURES: Final = ROOT / "docs" / "pictures"
 SET: Final = "inheritance"
 ABLATION: Final = "inheritance_ablation"
 PROTOCOLS: Final = ("quick", "half_day")
-BENCHMARKS: Final = (
-    "split_fashion", "split_cifar100", "pmnist", *(f"transfer_part_s_{name}" for name in ("minus", "plus", "out"))
-)  # fmt: skip
+BENCHMARKS: Final = ("split_fashion", "split_cifar100", "pmnist")
+#: Streams whose last task has been there before, on which the figure has no panel.
+TRANSFER: Final = ("transfer_part_s_minus", "transfer_part_s_plus", "transfer_part_s_out")
 #: Points of accuracy above random cells of the same width that were the goal, on how many streams, and the question.
 GOAL: Final = (0.02, 4, "probe-width")
 #: Names of rows: ours, and what is trivial beside it; the rows of the contest, in order.
 OURS: Final = "seu: inherit, inherit, width 0.5"
+PROBED: Final = f"{OURS}, probe"
 TRIVIAL: Final = "seu: random, all_new, width 0.5"
 ROWS: Final = (
-    OURS, f"{OURS}, probe", f"{OURS}, no copies", TRIVIAL, "seu: mdl, mdl, width 0.5", "seu: mdl, frugal, width 0.5",
+    OURS, PROBED, f"{OURS}, no copies", TRIVIAL, "seu: mdl, mdl, width 0.5", "seu: mdl, frugal, width 0.5",
     SEU, "seu: mdl, frugal", "seu: random, frugal", "seu: random, all_new", *PAPER, "linear", "independent",
 )  # fmt: skip
 COLUMNS: Final = ("acc", "params_total", "mixed_score", "mixed_score_above_chance")
@@ -37,17 +38,17 @@ COLUMNS: Final = ("acc", "params_total", "mixed_score", "mixed_score_above_chanc
 Place: TypeAlias = tuple[str, str]
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("inheritance_*.toml")))
 #: Markers of the figure, by the order of rows.
-_MARKERS: Final = "*ov^<>sdPXDhp8H"
+_MARKERS: Final = "*1ov^<>sdPXDhp8H"
 
 
 def read_contests(pool: Pool) -> dict[Place, dict[str, Row]]:
     """Rows by protocol and benchmark, in the order of :data:`ROWS`; benchmarks without our row are left out."""
-    places = [(protocol, benchmark) for protocol in PROTOCOLS for benchmark in BENCHMARKS]
+    places = [(protocol, benchmark) for protocol in PROTOCOLS for benchmark in (*BENCHMARKS, *TRANSFER)]
     found = {place: pool.get(place, {}) for place in places}
     return {
         place: {name: Row(0, name, rows[name]) for name in ROWS if name in rows}
         for place, rows in found.items()
-        if OURS in rows
+        if OURS in rows or PROBED in rows
     }
 
 
@@ -100,18 +101,19 @@ def findings(rows: Mapping[str, Row]) -> Iterator[str]:
     """What a table says, in sentences that its numbers make."""
     best = front(rows, "params_total")
     yield f"On the front of accuracy against parameters, the smallest first: {names(best)}."
-    if OURS not in best:
-        ours = rows[OURS]
+    name = OURS if OURS in rows else PROBED
+    ours = rows[name]
+    if name not in best:
         better = [
-            name
-            for name, row in rows.items()
+            other
+            for other, row in rows.items()
             if (row.mean("acc") or 0) >= (ours.mean("acc") or 0)
             and (row.mean("params_total") or 0) <= (ours.mean("params_total") or 0)
-            and name != OURS
+            and other != name
         ]
         yield f"Ours is not on it: as accurate or more with no more parameters are {names(better)}."
     if TRIVIAL in rows:
-        size = ratio(rows[OURS].mean("params_total"), rows[TRIVIAL].mean("params_total"))
+        size = ratio(ours.mean("params_total"), rows[TRIVIAL].mean("params_total"))
         yield f"Ours has {size} the parameters of the trivial row, whose cells are drawn anew for each task."
 
 
@@ -181,7 +183,8 @@ def draw(folder: Path = EVIDENCE) -> None:
 
     found = read_contests(read_pool(folder))
     for protocol in PROTOCOLS:
-        panels = {benchmark: rows for (which, benchmark), rows in found.items() if which == protocol}
+        places = {benchmark: rows for (which, benchmark), rows in found.items() if which == protocol}
+        panels = {benchmark: rows for benchmark, rows in places.items() if benchmark in BENCHMARKS}
         if not panels:
             continue
         with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
@@ -189,15 +192,15 @@ def draw(folder: Path = EVIDENCE) -> None:
             figure, axes = pyplot.subplots(1, len(panels), figsize=size, layout="constrained", squeeze=False)
             shown: dict[str, Any] = {}
             for axis, (benchmark, rows) in zip(axes[0], panels.items(), strict=True):
-                places = {
+                points = {
                     name: (row.mean("params_total") or 0.0, 100 * (row.mean("acc") or 0.0))
                     for name, row in rows.items()
                 }
                 others = front({name: row for name, row in rows.items() if name != OURS}, "params_total")
                 axis.step(
-                    *zip(*[places[name] for name in others], strict=True), where="post", color="#bbbbbb", zorder=0
+                    *zip(*[points[name] for name in others], strict=True), where="post", color="#bbbbbb", zorder=0
                 )
-                for name, place in places.items():
+                for name, place in points.items():
                     (shown[name],) = axis.plot(*place, _MARKERS[ROWS.index(name)], color=_color(name), markersize=6)
                 axis.set(xscale="log", xlabel="parameters", ylabel="accuracy (%)", title=benchmark)
             names_shown = [name for name in ROWS if name in shown]
