@@ -1,8 +1,7 @@
 """A pretended accelerator: tensors on the wrong device, and what a step would wait for, without a card.
 
-Everything computes on the processor, but each storage is marked ``cuda`` or ``cpu`` as a card would have it, and
-``tensor.device`` says so. What CUDA refuses is refused. What makes the host wait for the card is counted: numbers that
-are fetched, copies, results whose size hangs on values. Kernels, number formats and memory of a card it cannot see.
+All is computed on the processor; storages are marked as a card would have them, and ``tensor.device`` says so. What CUDA
+refuses is refused; what the host waits for is counted. Kernels, formats and memory of a card cannot be seen.
 """
 
 from __future__ import annotations
