@@ -1,6 +1,6 @@
 """A pretended accelerator: tensors on the wrong device, and what a step would wait for, without a card.
 
-All is computed on the processor; storages are marked as a card would have them, and ``tensor.device`` says so. What CUDA
+All is computed on the processor; storages are marked as on a card, and ``tensor.device`` says so. What CUDA
 refuses is refused; what the host waits for is counted. Kernels, formats and memory of a card cannot be seen.
 """
 
