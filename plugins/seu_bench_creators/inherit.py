@@ -106,14 +106,14 @@ class InheritCreation(Stage[Path]):
             return SCORES[self.options.relation](*features)
 
     def _fit_head(self, path: Path) -> None:
-        model, task, size, head = self.model, self.task, self.batch_size, self.model.new_units(self.task)[-1]
-        model.set_path(task, path)
+        model, size, trained = self.model, self.batch_size, self.model.new_units(self.task)
+        model.set_path(self.task, path)
         model.eval()
         features: Forward = lambda x: model.features(x, path)  # noqa: E731
-        recalibrate(model.new_units(task), features, self.images, self.options.images, size, self.count_images)
+        recalibrate(trained, features, self.images, self.options.images, size, self.count_images)
         found = extract_features(features, self.images, size, self.count_images)
         with counted_as(lambda: 0):  # less than a hundredth of what training takes
-            fit_head(cast(nn.Linear, head), *found)
+            fit_head(cast(nn.Linear, trained[-1]), *found)
 
     def _inherit(self, layer: int, index: int) -> None:
         """Copy the unit's weights to the new one, if they are of one shape."""
