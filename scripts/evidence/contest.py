@@ -17,7 +17,9 @@ PAGE: Final = ROOT / "docs" / "evidence" / "contest.md"
 PICTURE: Final = ROOT / "docs" / "pictures" / "contest_memory.svg"
 SET: Final = "contest"
 SWEEPS: Final = tuple(sorted(path.stem for path in (ROOT / FOLDER).glob("contest_*.toml")))
+#: Protocol and benchmark of the contest, and where else the convolutions were compared.
 PLACE: Final = ("quick", "split_cifar100")
+ELSEWHERE: Final = (("half_day", "split_cifar100"), ("quick", "split_fashion"))
 #: Networks, in words.
 NETWORKS: Final = {
     "conv4": "four 3x3 convolutions of 16 with batch normalisation",
@@ -25,8 +27,8 @@ NETWORKS: Final = {
 }
 #: What stands beside them: what is trivial, and SEU by the paper's search, by ours, and by none.
 BESIDE: Final = (
-    "linear", SEU, CONTROL, "seu: inherit, inherit, width 0.5", "seu: random, all_new, width 0.5",
-    "seu: mdl, mdl, width 0.5",
+    "linear", SEU, CONTROL, "seu: inherit, inherit, width 0.5", "seu: inherit, inherit, width 0.5, reads 5",
+    "seu: random, all_new, width 0.5", "seu: random, all_new, width 0.5, reads 5", "seu: mdl, mdl, width 0.5",
 )  # fmt: skip
 COLUMNS: Final = (
     "acc", "learning_acc", "forgetting", "params_total", "memory_bytes", "train_flops", "mixed_score",
@@ -38,9 +40,9 @@ BUDGETS: Final = (0.5e6, 1e6, 2e6, 5e6, 20e6)
 Rows = Mapping[str, Row]
 
 
-def read_rows(pool: Pool) -> dict[str, Row]:
-    """Rows of the stream by name, those of the most accurate first."""
-    rows = {name: Row(0, name, runs) for name, runs in pool.get(PLACE, {}).items()}
+def read_rows(pool: Pool, place: tuple[str, str] = PLACE) -> dict[str, Row]:
+    """Rows of a protocol and benchmark by name, those of the most accurate first."""
+    rows = {name: Row(0, name, runs) for name, runs in pool.get(place, {}).items()}
     return dict(sorted(rows.items(), key=lambda item: -(item[1].mean("acc") or 0)))
 
 
@@ -85,9 +87,12 @@ def equal_memory(rows: Rows) -> str:
 
 def rendered(folder: Path = EVIDENCE) -> str:
     """The page as the published records have it."""
-    rows = read_rows(read_pool(folder))
+    pool = read_pool(folder)
+    rows = read_rows(pool)
+    elsewhere = {" by ".join(reversed(place)): same_network(read_rows(pool, place), "conv4") for place in ELSEWHERE}
     return template("contest.md.jinja").render(
         networks={network: text for network in NETWORKS if (text := same_network(rows, network))},
+        elsewhere={place: text for place, text in elsewhere.items() if text},
         words=NETWORKS,
         memory=equal_memory(rows),
         questions=told("contest", folder),

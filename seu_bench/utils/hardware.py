@@ -63,12 +63,18 @@ def computing_with(threads: int) -> Iterator[None]:
 def number_format(precision: str, device: str) -> Iterator[None]:
     """Have torch round products on a kind of device as a run's ``precision`` says, for the length of a ``with`` block.
 
-    Left alone, torch rounds convolutions of an accelerator to TF32, and products of matrices not.
+    Left alone, torch rounds convolutions of an accelerator to TF32, and products of matrices not. There it also takes
+    deterministic algorithms, and warns of what has none; a processor's are.
     """
     import torch
 
     products: tuple[Any, ...] = torch.backends.cudnn, torch.backends.cuda.matmul
     before = [it.allow_tf32 for it in products]
+    fixed = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if device != "cpu":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS has none
+        torch.utils.deterministic.fill_uninitialized_memory = False  # only what is read and never written is helped
+        torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         for it in products:
             it.allow_tf32 = precision == "tf32"
@@ -76,6 +82,7 @@ def number_format(precision: str, device: str) -> Iterator[None]:
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
             yield
     finally:
+        torch.use_deterministic_algorithms(fixed[0], warn_only=fixed[1])
         for it, was in zip(products, before, strict=True):
             it.allow_tf32 = was
 
