@@ -69,11 +69,12 @@ def number_format(precision: str, device: str) -> Iterator[None]:
     import torch
 
     products: tuple[Any, ...] = torch.backends.cudnn, torch.backends.cuda.matmul
+    memory: Any = torch.utils.deterministic
     before = [it.allow_tf32 for it in products]
     fixed = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if device != "cpu":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS has none
-        torch.utils.deterministic.fill_uninitialized_memory = False  # only what is read and never written is helped
+        memory.fill_uninitialized_memory = False  # only what is read and never written is helped
         torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         for it in products:
