@@ -54,7 +54,7 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
             raise OSError(errno.EFBIG, f"it has {size} bytes, and {largest} are the most that it may have", str(path))
         if size > _SMALL and size > free_host_memory():
             raise OSError(errno.ENOMEM, f"there is no memory for its {size} bytes", str(path))
-        return file.read(size if largest is None else largest)
+        return file.read(size)
 
 
 def list_folder(folder: Path) -> list[Path]:
