@@ -19,14 +19,7 @@ from seu_bench.results.labels import adjective, canonical, components, other_ove
 from seu_bench.results.leaderboard import Leaderboard, Row
 from seu_bench.results.metric import UNITS, Metric
 from seu_bench.results.record import VARIANTS, Record, learner_code
-from seu_bench.results.record_metrics import (
-    EVALUATION,
-    METRICS,
-    complete_matrix,
-    in_order,
-    known_metric,
-    measured_rows,
-)
+from seu_bench.results.record_metrics import EVALUATION, METRICS, complete_matrix, in_order, known_metric, measured_rows
 from seu_bench.results.reference_rows import format_seeds
 from seu_bench.results.statistics import (
     PairedDifference,

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -417,11 +418,12 @@ def _with_present_names(record: Record) -> Record:
         total = 200 if record.options.get("patterns_per_experience") is None else None
         updates["options"] = {"memory": total, **record.options}
     images, functions = [tests for *_, tests in record.task_images], (image_acc, avg_incremental_image_acc)
-    found: dict[str, Any] = {it.__name__: it(record.accuracy_matrix, images) for it in functions}
+    younger = {it.__name__: partial(it, record.accuracy_matrix, images) for it in functions}
     accuracy, size = record.metrics.get("acc"), record.metrics.get("params_total")
     chance = chance_acc(record.task_classes, record.scenario)
-    found["mixed_score_above_chance"] = mixed_score_above_chance(accuracy, chance, size)
-    if record.metrics and (absent := {k: it for k, it in found.items() if it is not None and k not in record.metrics}):
+    younger["mixed_score_above_chance"] = partial(mixed_score_above_chance, accuracy, chance, size)
+    found = {name: it() for name, it in younger.items() if name not in record.metrics} if record.metrics else {}
+    if absent := {name: value for name, value in found.items() if value is not None}:
         updates["metrics"] = record.metrics | absent
     return record.model_copy(update=updates) if updates else record
 

@@ -14,15 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from seu_bench.errors import ResultsError
-from seu_bench.results.record import (
-    LARGEST,
-    RECORD_NAME,
-    Record,
-    parse_record,
-    read_record,
-    runs_folder,
-    unreadable,
-)
+from seu_bench.results.record import LARGEST, RECORD_NAME, Record, parse_record, read_record, runs_folder, unreadable
 from seu_bench.utils.files import refuse_link
 from seu_bench.utils.reading import cannot_read, list_folder, open_file, read_file
 
