@@ -23,6 +23,7 @@ _SECTIONS: Final = {"strategies": ("training", "model"), "searchers": ("search",
 _BUDGETS: Final = ("memory", "mem_size")
 #: Keys of a benchmark that decide no result of it: the scenario, which is told elsewhere, and where its data lie.
 _NO_OVERRIDES: Final = re.compile(rf"stream\.scenario|datasets\.[^.]+\.(?:{'|'.join(PLACES)})")
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
 _SCENARIOS: Final[Mapping[Scenario, str]] = {
     "task": "the task of a test image is known, and the answer is one of its classes",
     "class": "the task of a test image is not known, and the answer is a class of any task learned so far",
@@ -69,7 +70,7 @@ def why_not_ranked(record: Record) -> str | None:
 
 def canonical(value: Any) -> str:
     """Convert a plain value to text that is equal where the value is, whatever the order of keys."""
-    return json.dumps(value, sort_keys=True)
+    return _SORTED.encode(value)
 
 
 def as_mapping(value: Any) -> dict[Any, Any]:

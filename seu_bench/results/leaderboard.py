@@ -84,7 +84,7 @@ class Row:
         """What the row is a reference of; ``None`` for a learner."""
         return reference_of(self.record)
 
-    @property
+    @cached_property
     def tunings(self) -> Mapping[TuningRecord, int]:
         """Tunings that chose options, mostly one or none, and how many of the runs each was for."""
         return Counter(run.tuned for run in self.runs.values() if run.tuned is not None)
@@ -157,6 +157,7 @@ class Leaderboard:
     budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
     pretrained: str | None = None  # network and weights that all of them began with
     tasks: int | None = None  # where another leaderboard differs from this one by how many there are
+    _beside: dict[str, tuple[Row | None, dict[Row, PairedDifference]]] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"Leaderboard({self.title!r}, {len(self.rows)} rows)"
@@ -220,6 +221,8 @@ class Leaderboard:
 
     def beside_best(self, metric: str) -> tuple[Row | None, dict[Row, PairedDifference]]:
         """Return the best learner, where any is ranked, and the differences of the others to it, one family."""
+        if (known := self._beside.get(metric)) is not None:
+            return known
         rows = [row for row in self.learners if row.mean(metric) is not None and self.unranked is None]
         if not rows:
             return None, {}
@@ -227,7 +230,8 @@ class Leaderboard:
         best = min(zip(rows, ranks, strict=True), key=lambda ranked: ranked[1] or math.inf)[0]
         others = [row for row in rows if row is not best]
         found = compare_paired([(row.values(metric), best.values(metric)) for row in others])
-        return best, dict(zip(others, found, strict=True))
+        self._beside[metric] = best, dict(zip(others, found, strict=True))
+        return self._beside[metric]
 
     def view(self, rows: Iterable[Row], what: str) -> Leaderboard:
         """Select or order rows, and say ``what`` was done; numbers, ranks and front are those of the whole."""
@@ -274,17 +278,17 @@ class Leaderboard:
 
         ``most`` is the number of learners shown; every reference is.
         """
-        shown = {}
-        for row in self.rows:
+        names, shown = list(self.columns if metrics is None else metrics), []
+        said = [dict(zip(self.rows, self.standings(name), strict=True)) for name in names]
+        for row in self.first(most):
             rank = (FRONT if row.on_front else "") + f"{row.rank or '-'}"
             label = row.configuration + (TUNED if row.tunings else "")
             seeds = f"{row.seeds}{FEW_SEEDS if self.lacks_seeds(row) else ''}"
-            shown[row] = [rank if row.reference is None else REFERENCE.strip(), label, seeds]
-        for name in metrics if metrics is not None else self.columns:
-            for row, standing in zip(self.rows, self.standings(name), strict=True):
-                text = mean_and_deviation(self.columns[name], row.summary(name))
-                shown[row].append(MARKS.get(standing, "") + text)
-        return [shown[row] for row in self.first(most)]
+            marks = [MARKS.get(standings[row], "") for standings in said]
+            means = [mean_and_deviation(self.columns[name], row.summary(name)) for name in names]
+            texts = [rank if row.reference is None else REFERENCE.strip(), label, seeds]
+            shown.append([*texts, *map(operator.add, marks, means)])
+        return shown
 
     def _repr_html_(self) -> str:
         headings = ["rank", "configuration", "seeds", *map(self.heading, self.columns)]
