@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import known_metrics, print_as, request_command
+from seu_bench.cli.options import known_metrics, pause_collection, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.config.commands import command
@@ -113,6 +113,7 @@ def leaderboard(
     Their files hold every row; --budget, --pareto, --sort and --rows choose what is shown. Save a view with --format
     and redirection.
     """
+    pause_collection()
     metrics = known_metrics()
     view = parse_view(budgets, axes, sort, metrics)
     ranked_by = parse_metric("--ranks", ranks, metrics) if ranks is not None else None
@@ -131,7 +132,7 @@ def leaderboard(
         none = "no two configurations were run on two benchmarks of one protocol and scenario"
         print_as(form, [each.document() for each in compared], tables[1:] or [none])
         return
-    boards = [replace(board, columns=columns or board.columns) for board in boards]
+    boards = [replace(board, columns=columns) for board in boards] if columns else boards
     is_shown = form == "table" and not is_quiet()
     if (is_shown and all(it.unranked for it in boards)) or (form in ("csv", "md", "latex") and not boards):
         _say_none(made, benchmark, results, unranked=unranked, aside=not is_shown)

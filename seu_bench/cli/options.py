@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -136,6 +137,12 @@ def _click_type(kind: Any) -> Any:
 
 def _assignments(_context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     return parse_assignments(values, option.opts[0])
+
+
+def pause_collection() -> None:
+    """Look for no garbage until the command ends: among thousands of records, which stay, that takes long."""
+    gc.disable()
+    click.get_current_context().call_on_close(gc.enable)
 
 
 def known_metrics() -> Mapping[str, Metric]:

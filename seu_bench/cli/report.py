@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import output_path, request_command
+from seu_bench.cli.options import output_path, pause_collection, request_command
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.plugin.registry import Registry
 
@@ -47,12 +47,7 @@ def _layout(value: str) -> Layout:
     help="Width of figures for a paper: 3.25in, 8.25cm or 234pt; or its venue, such as icml, with its fonts.",
 )
 def report(
-    results: Path,
-    output: str | None,
-    benchmark: str | None,
-    protocol: str | None,
-    top: int,
-    layout: Layout | None,
+    results: Path, output: str | None, benchmark: str | None, protocol: str | None, top: int, layout: Layout | None
 ) -> None:
     """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
 
@@ -60,15 +55,9 @@ def report(
     """
     from seu_bench.results.report.page import write_report
 
-    written = write_report(
-        results,
-        None if output is None else output_path(output),
-        benchmark,
-        protocol,
-        Registry().known_metrics,
-        top=top,
-        layout=layout,
-    )
+    pause_collection()
+    page = None if output is None else output_path(output)
+    written = write_report(results, page, benchmark, protocol, Registry().known_metrics, top=top, layout=layout)
     if is_quiet():
         click.echo(str(written.page))
         return

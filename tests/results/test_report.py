@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import gc
 import hashlib
 import io
 import json
@@ -244,6 +245,7 @@ class TestCommand:
         assert f"report: {page} (1 group)" in answer.out and "figures: 3 in" in answer.out
         assert page.is_file() and len(list((tmp_path / "elsewhere" / "figures").iterdir())) == 9
         assert not (tmp_path / "report.html").exists()
+        assert gc.isenabled() and gc.get_freeze_count() == 0  # both were changed
 
     def test_filters(self, command: Command, tmp_path: Path) -> None:
         put_all(tmp_path, ["naive"], [0])

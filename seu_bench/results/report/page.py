@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import csv
+import gc
 import gzip
 import hashlib
 import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -159,11 +161,14 @@ def write_report(
     for section in sections:
         figures |= section.charts
     paths: list[Path] = []
-    with folder_lock(folder):
+    with folder_lock(folder), ExitStack() as at_end:
+        gc.freeze()  # all that was read, in which each collection would look for garbage
+        at_end.callback(gc.unfreeze)
         for name, chart in track(list(figures.items()), "drawing figures"):
             for form, content in render(chart, layout or Layout()).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
+            gc.collect()  # the command pauses it
         write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures)))
     return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
 
