@@ -111,8 +111,7 @@ class InheritCreation(Stage[Path]):
         model.eval()
         features: Forward = lambda x: model.features(x, path)  # noqa: E731
         recalibrate(trained, features, self.images, self.options.images, size, self.count_images)
-        inputs = lambda x: model.head_inputs(x, self.task)  # noqa: E731
-        found = extract_features(inputs, self.images, size, self.count_images)
+        found = extract_features(features, self.images, size, self.count_images)
         with counted_as(lambda: 0):  # less than a hundredth of what training takes
             fit_head(cast(nn.Linear, trained[-1]), *found)
 

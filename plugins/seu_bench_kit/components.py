@@ -83,9 +83,6 @@ class GrowingModel(Protocol):
     def features(self, x: Tensor, path: Sequence[int | Adapted]) -> Tensor:
         """Extract the features ``[N, F]`` that a head gets for images ``[N, C, H, W]`` on ``path``."""
 
-    def head_inputs(self, x: Tensor, task: int) -> Tensor:
-        """Extract what a task's head gets ``[N, F]``: features on its path, and on those of the tasks that it reads."""
-
     def unit(self, layer: int, index: int) -> nn.Module:
         """A unit by layer and index in creation order; -1 is the newest. What is old must stay as it is."""
 

@@ -75,9 +75,6 @@ class SeuOptions(SelectingOptions, TaskInferenceOptions, SpaceOptions):
     keep_start: bool = Field(
         False, description="whether weights may be kept that training begins with, if no epoch has a lower loss"
     )
-    reads: NonNegativeInt = Field(
-        0, description="earlier tasks, the latest ones, whose frozen features a task's head reads beside its own"
-    )
     tie_weight_decay: bool = Field(
         False, description="whether search and creation use the training stage's weight decay (paper)"
     )

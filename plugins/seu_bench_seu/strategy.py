@@ -50,8 +50,7 @@ class Seu(Method):
         cells = options.cells or (options.code_cells if options.preset == "code" else None) or size.cells
         channels = options.channels or max(1, round(options.width * size.channels))
         wrap = getattr(context.creator and context.creator.factory, "wrap", None)
-        space, sizes = _space(context), (cells, channels)
-        return SuperModel(plan.input, plan.classes_per_task, *sizes, space, options.stem, wrap, options.reads)
+        return SuperModel(plan.input, plan.classes_per_task, cells, channels, _space(context), options.stem, wrap)
 
     @classmethod
     def build(cls, context: StrategyContext) -> Self:
@@ -231,7 +230,7 @@ def _first_task(context: StrategyContext, genotype: Any) -> tuple[SuperModel, tu
         model.expand(genotype, 0)
     for task in range(len(plan.tasks)):
         model.set_path(task, [0] * len(model.layers))
-    return model, task_macs(model, plan, one_path=not model.reads)
+    return model, task_macs(model, plan, one_path=True)
 
 
 def _adapted(context: StrategyContext, model: SuperModel) -> list[Adapted]:

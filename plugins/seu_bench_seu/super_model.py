@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import operator
 import re
@@ -43,7 +42,6 @@ class SuperModel(UnitModel):
         stem: whether each task brings a stem to choose from, or all share the first.
         wrap: makes the module of an :class:`~seu_bench_kit.Adapted` from its genotype, given the old unit and the
             features of its output; ``None``: no unit can be wrapped.
-        reads: earlier tasks, the latest ones, whose features a task's head reads beside its own.
     """
 
     has_frozen_layers = True
@@ -57,7 +55,6 @@ class SuperModel(UnitModel):
         space: SearchSpace,
         stem: Literal["selectable", "shared"] = "selectable",
         wrap: Callable[[Mapping[str, Any], Unit, int], nn.Module] | None = None,
-        reads: int = 0,
     ) -> None:
         super().__init__(classes)
         self.input = input
@@ -65,7 +62,6 @@ class SuperModel(UnitModel):
         self.space = space
         self.stem = stem
         self.wrap = wrap
-        self.reads = reads
         self.places = space.places(cells, channels)
         self.layers = nn.ModuleList(nn.ModuleList() for _ in range(cells + 1))
         self.heads = self._make_heads()
@@ -235,23 +231,11 @@ class SuperModel(UnitModel):
         Raises:
             RunError: the task was not learned yet.
         """
-        logits: Tensor = self.heads[task_label](self.head_inputs(x, task_label))
-        return logits
-
-    def head_inputs(self, x: Tensor, task: int) -> Tensor:
-        """Extract what a task's head gets ``[N, F]``: features on its path, and on those of the tasks that it reads.
-
-        Raises:
-            RunError: the task was not learned yet.
-        """
-        path = self.trials.get(task) or self.paths.get(task)
+        path = self.trials.get(task_label) or self.paths.get(task_label)
         if path is None:
-            raise not_learned(task)
-        paths = path, *(self.paths[earlier] for earlier in self._read_by(task))
-        return torch.cat([self.features(x, it) for it in paths], dim=1)
-
-    def _read_by(self, task: int) -> range:
-        return range(max(0, task - self.reads), task)
+            raise not_learned(task_label)
+        logits: Tensor = self.heads[task_label](self.features(x, path))
+        return logits
 
     def features(self, x: Tensor, path: Path) -> Tensor:
         """Extract features ``[N, F]`` of samples ``[N, *input.shape]`` on ``path``: the last layer's output, pooled."""
@@ -289,9 +273,8 @@ class SuperModel(UnitModel):
         return outputs[0], outputs[-1]
 
     def task_module(self, task: int) -> nn.Module:
-        """The units of the task's path and of those that its head reads, and the head."""
-        paths = map(self._on_path, (task, *self._read_by(task)))
-        return nn.ModuleList([*itertools.chain.from_iterable(paths), self.heads[task]])
+        """The units of the task's path, and its head."""
+        return nn.ModuleList([*self._on_path(task), self.heads[task]])
 
     def trainable_module(self, task: int) -> nn.Module:
         """The new units of the task's path, and its head."""
@@ -370,8 +353,7 @@ class SuperModel(UnitModel):
         self.unit_genotypes[layer].append(genotype)
 
     def _make_heads(self) -> nn.ModuleList:
-        size, heads = self.places[-1].output, enumerate(self.classes_per_task)
-        return nn.ModuleList(nn.Linear(size * (1 + len(self._read_by(task))), width) for task, width in heads)
+        return nn.ModuleList(nn.Linear(self.places[-1].output, width) for width in self.classes_per_task)
 
     def _make_unit(self, layer: int, genotype: Any) -> Unit:
         try:

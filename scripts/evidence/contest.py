@@ -27,8 +27,8 @@ NETWORKS: Final = {
 }
 #: What stands beside them: what is trivial, and SEU by the paper's search, by ours, and by none.
 BESIDE: Final = (
-    "linear", SEU, CONTROL, "seu: inherit, inherit, width 0.5", "seu: inherit, inherit, width 0.5, reads 5",
-    "seu: random, all_new, width 0.5", "seu: random, all_new, width 0.5, reads 5", "seu: mdl, mdl, width 0.5",
+    "linear", SEU, CONTROL, "seu: inherit, inherit, width 0.5", "seu: random, all_new, width 0.5",
+    "seu: mdl, mdl, width 0.5",
 )  # fmt: skip
 COLUMNS: Final = (
     "acc", "learning_acc", "forgetting", "params_total", "memory_bytes", "train_flops", "mixed_score",

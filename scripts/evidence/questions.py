@@ -91,7 +91,6 @@ def row_name(record: Record) -> str:
             name = f"{SEU}: mdl, mdl"
         chosen = record.creator_options or {}
         name += narrow + (", no copies" if chosen.get("copies") is False else "")
-        name += f", reads {options['reads']}" if options.get("reads") else ""
         return name + (", probe" if chosen.get("probe") else "")
     if network in _USUAL_NETWORKS:
         return record.strategy

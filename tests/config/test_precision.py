@@ -78,16 +78,14 @@ def test_kept_in_half(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 def test_tf32_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: Any) -> None:
-    """An accelerator rounds products so where that was asked for, and nowhere else; accuracies are float32's. It trains
-    by deterministic algorithms."""
+    """An accelerator rounds products so where that was asked for, and nowhere else; accuracies are float32's."""
     products, seen = (torch.backends.cudnn, torch.backends.cuda.matmul), set[tuple[str, bool]]()
-    fixed = set[tuple[str, bool]]()
+    fixed = set[bool]()  # whether algorithms are deterministic: in training there
 
     def noted(name: str, of: Any) -> Any:
         def note(*given: Any) -> Any:
-            seen.update((name, it.allow_tf32) for it in products)
-            fixed.add((name, torch.are_deterministic_algorithms_enabled()))
-            return of(*given)
+            fixed.add(torch.are_deterministic_algorithms_enabled())
+            return [seen.update((name, it.allow_tf32) for it in products), of(*given)][1]
 
         return note
 
@@ -105,7 +103,7 @@ def test_tf32_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precisi
         ("evaluation", False)
     }
     assert [it.allow_tf32 for it in products] == before
-    assert ("training", True) in fixed and not torch.are_deterministic_algorithms_enabled()
+    assert True in fixed and not torch.are_deterministic_algorithms_enabled()
 
 
 def test_there_is_no_tf32_on_a_processor(tmp_path: Path) -> None:

@@ -189,23 +189,6 @@ def test_freeze_and_what_trains() -> None:
     assert len(frozen) == 6 and not any(module.training for unit in frozen for module in unit.modules())
 
 
-def test_heads_read_earlier_tasks() -> None:
-    """What a head reads is counted as the task's, stays frozen, and changes its answers."""
-    model = super_model(reads=1)
-    for task, chosen in enumerate((DARTS, MIXTURE, POOLS)):
-        model.expand(chosen, task)
-        model.keep(task, [task] * 4)
-        model.freeze()
-    assert [head.in_features for head in model.heads] == [32, 64, 64]
-    counted, units = {id(p) for p in model.task_module(2).parameters()}, [*zip(*model.layers, strict=True)]
-    used = [{id(p) for unit in units[task] for p in unit.parameters()} for task in range(3)]
-    assert used[1] <= counted and used[2] <= counted and not used[0] & counted
-    before = [model.eval()(images(), task) for task in (1, 2)]
-    with torch.no_grad():
-        next(model.layers[0][0].parameters()).add_(1)
-    assert not torch.equal(model(images(), 1), before[0]) and torch.equal(model(images(), 2), before[1])
-
-
 class Broken(CellSpace):
     """A space whose units cannot be made."""
 

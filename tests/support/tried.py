@@ -70,7 +70,7 @@ def tried(name: str) -> Trial:
     if name == ADAPTING_SEU:
         return Trial("seu", {"genotype": "darts_v1"}, creator="adapt")
     if name == PROBING_SEU:
-        probing = {"creator.probe": True, "creator.relation": "latest", "keep_start": True, "reads": 1}
+        probing = {"creator.probe": True, "creator.relation": "latest", "keep_start": True}
         return Trial("seu", {"genotype": "darts_v1", **probing}, creator="inherit")
     options = dict(OPTIONS.get(name, {}))
     if issubclass(registry().strategies.find(name).factory.options, BackboneOptions) and name != "naive":
