@@ -32,7 +32,7 @@ class Unit(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""
-        return super().train(mode and not self.frozen)
+        return self if self.frozen and not self.training else super().train(mode and not self.frozen)
 
 
 class Stem(Unit):

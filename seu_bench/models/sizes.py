@@ -18,13 +18,16 @@ def count_parameters(*modules: nn.Module) -> int:
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:
     """Count the bytes that dense tensors take on any device, ``meta`` included, memory that several share once."""
-    spans: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
+    spans: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
     for tensor in tensors:
-        if tensor.numel():
-            start = int(tensor.storage_offset()) * tensor.element_size()
-            last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-            # By the storage itself: on the meta device all addresses are 0.
-            spans[tensor.untyped_storage()._cdata].add((start, start + (last + 1) * tensor.element_size()))
+        if count := tensor.numel():
+            start, size = tensor.data_ptr(), tensor.element_size()
+            place: object = tensor.device
+            if not start:  # the meta device has no addresses: by the storage itself
+                start, place = int(tensor.storage_offset()) * size, tensor.untyped_storage()._cdata
+            if not tensor.is_contiguous():
+                count = 1 + sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
+            spans[place].add((start, start + count * size))
     total = 0
     for parts in spans.values():
         end = 0
