@@ -31,6 +31,8 @@ class IndependentNetworks(MultiHeadModel):
         classes: outputs of each task's head.
     """
 
+    paths_stay = True
+
     def __init__(self, backbone: Callable[[], tuple[nn.Module, int]], classes: Sequence[int]) -> None:
         super().__init__(classes)
         self._backbone = backbone

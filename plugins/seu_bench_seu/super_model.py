@@ -9,21 +9,25 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from seu_bench.data import InputShape
 from seu_bench.errors import RunError, SeuBenchError
+from seu_bench.models.answers import checksums
 from seu_bench.models.multihead import not_learned
 from seu_bench.training import on_meta
-from seu_bench.training.state import to_cpu
 from seu_bench_kit import Adapted, SearchSpace, Unit
 from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 #: Where something is, in the text that it is told by.
 _PLACES = re.compile(r" at 0x[0-9a-f]+| \(cuda(:\d+)?\)")
+#: Attributes that are others where they change; the objects that units of these consisted of, and the checksum of that.
+_PLAIN = (int, float, str, tuple, type(None), Tensor, torch.device)
+_told: WeakKeyDictionary[Unit, tuple[list[object], str]] = WeakKeyDictionary()
 #: Units of a path, by layer: the index of one, or an old one wrapped.
 Path: TypeAlias = Sequence[int | Adapted]
 
@@ -107,8 +111,13 @@ class SuperModel(UnitModel):
 
     def freeze(self) -> None:
         """Nothing that exists now trains again."""
-        for _, _, unit in self._all_units():
+        for unit in (unit for _, _, unit in self._all_units() if not unit.frozen):
             unit.freeze()
+
+    @property
+    def paths_stay(self) -> bool:  # type: ignore[override]
+        """Whether tasks are computed by what is stored, and not by what a creator tries."""
+        return not self.trials
 
     # ------------------------------------------------------------------ what a creator sees
 
@@ -196,23 +205,21 @@ class SuperModel(UnitModel):
         if (wrong := _difference(self.heads, on_meta(self._make_heads))) is not None:
             return f"a head is not what it was: {wrong}"
         known = "heads.", *(f"layers.{layer}.{index}." for layer, index, _ in self._all_units())
-        stray = next((name for name in self.state_dict() if not name.startswith(known)), None)
+        stray = next((name for name in self.state_dict(keep_vars=True) if not name.startswith(known)), None)
         return stray and f"{stray} belongs to no unit, and cannot be made again"
 
     def frozen_state(self, learning: int | None = None) -> dict[str, str]:
         """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned, but of the
         one that is still learned."""
         parts = {
-            _parts_of(layer, index): hashlib.sha256(json.dumps([*_parts(unit).items()]).encode()).hexdigest()
-            for layer, index, unit in self._all_units()
-            if unit.frozen
+            _parts_of(layer, index): _parts_checksum(unit) for layer, index, unit in self._all_units() if unit.frozen
         }
         named = dict(self._frozen_tensors(learning))
-        return parts | dict(zip(named, map(_checksum, to_cpu(named.values())), strict=True))
+        return parts | dict(zip(named, checksums(named.values()), strict=True))
 
     def frozen_fault(self, before: Mapping[str, str]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
-        now = self.frozen_state()
+        now = self.frozen_state() if before else {}
         for name, checksum in before.items():
             if now.get(name) != checksum:
                 return f"it changed {name}, which earlier tasks are computed by"
@@ -338,7 +345,7 @@ class SuperModel(UnitModel):
     def _frozen_tensors(self, learning: int | None) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
             if unit.frozen:
-                for name, tensor in unit.state_dict().items():
+                for name, tensor in unit.state_dict(keep_vars=True).items():
                     yield f"{_name(layer, index)} ({name})", tensor
         for task, path in self.paths.items():
             if task == learning:
@@ -423,6 +430,22 @@ def _difference(found: nn.Module, expected: nn.Module) -> str | None:
     return None
 
 
+def _parts_checksum(unit: Unit) -> str:
+    """SHA-256 of what a unit consists of, told again only where something in it is another object than it was."""
+    held, parts = list[object](), [*unit.modules()]
+    for part in parts:
+        own = vars(part)
+        held += own.values()
+        for name in ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"):
+            held += own[name].values()
+    before, checksum = _told.get(unit, ([], ""))
+    if len(held) != len(before) or not all(map(operator.is_, held, before)):
+        checksum = hashlib.sha256(json.dumps([*_parts(unit).items()]).encode()).hexdigest()
+        if all(key[0] == "_" or isinstance(it, _PLAIN) for part in parts for key, it in vars(part).items()):
+            _told[unit] = held, checksum
+    return checksum
+
+
 def _parts(module: nn.Module) -> dict[str, str]:
     """By name what a module consists of: classes, shapes, hooks, and attributes as text, but no address or device."""
     parts: dict[str, str] = {}
@@ -437,8 +460,3 @@ def _parts(module: nn.Module) -> dict[str, str]:
         if part._forward_hooks or part._forward_pre_hooks:
             parts[f"{place}hooks"] = "there"
     return parts
-
-
-def _checksum(tensor: Tensor) -> str:
-    raw = tensor.reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(repr(tuple(tensor.shape)).encode() + raw.tobytes()).hexdigest()

@@ -34,6 +34,7 @@ from seu_bench.engine.model_card import ModelCard
 from seu_bench.engine.prediction import Predictions, concatenate, sample_batches
 from seu_bench.engine.resolve import find_backbone, find_component, find_space
 from seu_bench.errors import PluginError, ResultsError, SeuBenchError
+from seu_bench.models.answers import to_cpu
 from seu_bench.models.encoder import Encoder
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
@@ -41,7 +42,6 @@ from seu_bench.plugin.registry import Registry, use_plugins
 from seu_bench.results.record import FileName, Record, TaskInput, read_record
 from seu_bench.results.record_files import MODEL_NAME, find_run
 from seu_bench.training.interfaces import StrategyContext
-from seu_bench.training.state import to_cpu
 from seu_bench.training.task_inference import TaskInference, task_inference
 from seu_bench.utils.reading import read_file
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from seu_bench.config.streams import Scenario
-from seu_bench.models.modes import freeze
+from seu_bench.models.modes import freeze, is_frozen
 from seu_bench.models.multihead import MultiHeadModel, by_task
 from seu_bench.utils.seeding import RandomState, derive_seed
 
@@ -140,6 +140,12 @@ class BackboneModel(MultiHeadModel):
         if self.has_frozen_layers:
             self.backbone.eval()
         return self
+
+    @property
+    def paths_stay(self) -> bool:  # type: ignore[override]
+        """Whether only heads train, one for each task, and answer."""
+        answers = type(self) is BackboneModel and self.scenario == "task" and self.predictor is None
+        return answers and is_frozen(self.backbone)
 
     def backbone_features(self, images: Tensor) -> Tensor:
         """Features ``[N, F]`` of images."""

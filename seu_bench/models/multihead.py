@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
+from seu_bench.data.images import sample_ids_of
 from seu_bench.errors import RunError
+from seu_bench.models.answers import Answers
 
 if TYPE_CHECKING:
     from seu_bench.models.feature_cache import FeatureCache
@@ -33,6 +36,10 @@ class MultiHeadModel(MultiTaskModule):
 
     #: Whether some layers are frozen while later tasks are learned, whose outputs come from :meth:`cached_features`.
     has_frozen_layers = False
+
+    #: Whether a learned task's logits hang on its :meth:`task_module` alone, which no later task is to change. They are
+    #: then computed again only where it did change: see :class:`~seu_bench.models.answers.Answers`.
+    paths_stay: bool = False
 
     feature_cache: FeatureCache | None = None
 
@@ -63,12 +70,14 @@ class MultiHeadModel(MultiTaskModule):
         """
         if task_labels is None:
             return self.forward_all_tasks(images)
-        if isinstance(task_labels, int):
-            return self.forward_single_task(images, task_labels)
-        first = int(task_labels[0])
-        if bool((task_labels == first).all()):
+        first = task_labels if isinstance(task_labels, int) else int(task_labels[0])
+        if not isinstance(task_labels, int) and not bool((task_labels == first).all()):
+            return self.forward_mixed(images, task_labels)
+        ids = sample_ids_of(images)
+        if ids is None or not isinstance(ids.owner, Answers) or self.training:
             return self.forward_single_task(images, first)
-        return self.forward_mixed(images, task_labels)
+        compute = partial(self.forward_single_task, images, first)
+        return ids.owner.get(ids.numbers, first, self.task_module(first), compute)
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]`` of a batch of several tasks."""

@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any, Final, Self
 
 import torch
+from avalanche.core import BasePlugin, BaseSGDPlugin, SupervisedPlugin
 from avalanche.evaluation import PluginMetric
 from avalanche.evaluation.metric_results import MetricValue
 from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
 from seu_bench.data.images import TaskImages
@@ -26,6 +28,8 @@ from seu_bench.models.sizes import count_bytes, count_macs, count_parameters
 
 #: Bytes of an image's label and of the number of its task.
 LABEL_BYTES: Final = 2
+#: Classes whose callbacks do nothing.
+_EMPTY: Final = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,13 @@ def bytes_by_kind(kept: Mapping[str, Any]) -> dict[str, int]:
         Bytes of each kind that takes any. Memory that tensors share is counted once, for the first kind that has it.
     """
     found: dict[str, int] = {}
-    tensors: list[Tensor] = []
+    tensors, counted = list[Tensor](), 0
     for kind, value in kept.items():
-        parts, before = list(_parts(value)), count_bytes(tensors)
-        tensors += [part for part in parts if isinstance(part, Tensor)]
-        images = sum(part.nbytes for part in parts if isinstance(part, KeptImages))
-        if taken := count_bytes(tensors) - before + images:
+        parts, before = list(_parts(value)), counted
+        if own := [part for part in parts if isinstance(part, Tensor)]:
+            tensors += own
+            counted = count_bytes(tensors)
+        if taken := counted - before + sum(part.nbytes for part in parts if isinstance(part, KeptImages)):
             found[kind] = taken
     return found
 
@@ -91,7 +96,7 @@ def memory_of(strategy: Any) -> dict[str, int] | None:
 
 def _parts(value: Any) -> Iterator[Tensor | KeptImages]:
     if isinstance(value, nn.Module):
-        value = value.state_dict()
+        value = value.state_dict(keep_vars=True)  # which makes no tensors
     if isinstance(value, Tensor | KeptImages):
         yield value
     elif isinstance(value, TaskImages):
@@ -248,6 +253,14 @@ class ModelSizes(PluginMetric[dict[str, list[Any]]]):
 
     def __str__(self) -> str:
         return "ModelSizes"
+
+
+def implements(target: object, event: str) -> bool:
+    """Whether a plugin does something in a callback."""
+    if isinstance(target, EvaluationPlugin) and event not in vars(type(target)):
+        return any(implements(listener, event) for listener in (*target.metrics, *target.loggers))
+    owner = next((base for base in type(target).__mro__ if event in vars(base)), None)
+    return (owner is not None and owner not in _EMPTY) or event in vars(target)
 
 
 def attach(strategy: Any, attached: Mapping[str, Any]) -> None:

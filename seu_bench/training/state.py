@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -32,18 +32,6 @@ def _floating(state: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(state, list | tuple):
         for index, part in enumerate(state):
             yield from _floating(part, f"{name}[{index}]")
-
-
-def to_cpu(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return tensors on the CPU, contiguous; those of an accelerator come in one copy."""
-    found = [tensor.detach().contiguous() for tensor in tensors]
-    away = [tensor.reshape(-1).view(torch.uint8) for tensor in found if tensor.device.type != "cpu"]
-    parts = iter(torch.cat(away).cpu().split([part.numel() for part in away]) if away else ())
-    # A copy of each: a view of another type needs a place that its size divides.
-    return [
-        tensor if tensor.device.type == "cpu" else next(parts).clone().view(tensor.dtype).view(tensor.shape)
-        for tensor in found
-    ]
 
 
 def difference(one: Any, other: Any, name: str = "") -> str | None:

@@ -12,9 +12,6 @@ from functools import partial, partialmethod
 from typing import Any, Literal, Self
 
 import torch
-from avalanche.core import BasePlugin, BaseSGDPlugin, SupervisedPlugin
-from avalanche.evaluation import PluginMetric
-from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
@@ -24,11 +21,12 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.config.run import ComputeConfig
 from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
+from seu_bench.models.answers import Answers
 from seu_bench.models.feature_cache import FeatureCache, feature_tiers
 from seu_bench.models.multihead import MultiHeadModel, NotLearnedError
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_optimizer
-from seu_bench.training.monitoring import SilentLogger
+from seu_bench.training.monitoring import SilentLogger, implements
 from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
 from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
 from seu_bench.training.task_inference import TaskInference, task_inference
@@ -37,8 +35,6 @@ from seu_bench.utils.seeding import derive_seed
 
 #: Keys of the states of what is attached begin so, unlike names of attributes.
 _ATTACHED = "attached "
-#: Classes whose callbacks do nothing.
-_EMPTY = (BasePlugin, BaseSGDPlugin, SupervisedPlugin, PluginMetric, BaseLogger)
 
 
 class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
@@ -122,6 +118,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         self.peak_feature_bytes = 0 if self.model.has_frozen_layers else None
         self.epoch_meter: EpochMeter | None = None
         self._clipped: list[nn.Parameter] = []
+        self._answers: dict[int, Answers] = {}
         #: The strategy as it was when the present phase began; ``weights`` are their names.
         self._begun: Mapping[str, Any] | None = None
         self._stage: Stage[Any] | None = None
@@ -303,15 +300,19 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
     def _call_listeners(self, event: str, **kwargs: Any) -> None:
         # Who listens is found out once per epoch: calling every plugin is a twentieth of the time of a small network.
         if event not in self._listeners:
-            found = [plugin for plugin in self.plugins if _implements(plugin, event)]
+            found = [plugin for plugin in self.plugins if implements(plugin, event)]
             self._listeners[event] = [getattr(plugin, event) for plugin in found]
         for listener in self._listeners[event]:
             listener(self, **kwargs)
 
     def _loader(self, batch_size: int, *, shuffle: bool) -> BatchLoader:
-        images = task_images(self.adapted_dataset, self._task_of(self.experience), self.device)
+        images = task_images(self.adapted_dataset, task := self._task_of(self.experience), self.device)
         if self.task_inference is not None and self.is_training:
             images = self.task_inference.with_label(images)
+        if not self.is_training and self.model.paths_stay and task < self.learned:
+            if task not in self._answers or self._answers[task].origin is not images:
+                self._answers[task] = Answers(images)
+            images = self._answers[task].images
         return BatchLoader(images, batch_size, shuffle=shuffle)
 
     def _unpack_minibatch(self) -> None:
@@ -334,6 +335,13 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
                     images = task_images(candidate.dataset.eval(), task, self.device)
                     return images if self.task_inference is None else self.task_inference.with_label(images)
         return None
+
+    def _load_train_state(self, prev_state: Any) -> None:
+        # Avalanche's walks below each module again, so that the time would grow faster than the model.
+        for name, module in self.model.named_modules():
+            module.training = prev_state["model_training_mode"].get(name, True)
+        for name in ("experience", "is_training", "adapted_dataset", "dataloader"):
+            setattr(self, name, prev_state[name])
 
     def _before_eval_exp(self, **kwargs: Any) -> None:
         self._listeners = {}
@@ -475,22 +483,15 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     def _phase_start(self, task: int, phase: int) -> dict[str, Any]:
         model = self.model
+        state = model.state_dict(keep_vars=True)  # whose names alone are wanted
         return {
             "task": task,
             "phase": phase,
             "architecture": model.architecture(),
-            "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
-            "weights": list(model.state_dict()),
+            "frozen": [name for name, it in state.items() if isinstance(it, nn.Parameter) and not it.requires_grad],
+            "weights": list(state),
             "own": copy.deepcopy(self._own_state()),  # which the stage may change in place
         }
-
-
-def _implements(target: object, event: str) -> bool:
-    """Whether a plugin does something in a callback."""
-    if isinstance(target, EvaluationPlugin) and event not in vars(type(target)):
-        return any(_implements(listener, event) for listener in (*target.metrics, *target.loggers))
-    owner = next((base for base in type(target).__mro__ if event in vars(base)), None)
-    return (owner is not None and owner not in _EMPTY) or event in vars(target)
 
 
 for _place in ("training_iteration", "forward", "backward", "update", "eval_iteration", "eval_forward"):

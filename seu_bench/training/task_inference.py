@@ -43,7 +43,7 @@ class TaskInference:
         """
         if not tasks:
             raise not_learned(0)
-        logits = [model.forward_single_task(images, task) for task in range(tasks)]
+        logits = [model(images, task) for task in range(tasks)]
         chosen = torch.stack([self.score(part) for part in logits]).argmax(dim=0)
         if self.scenario == "domain":
             return torch.stack(logits)[chosen, torch.arange(images.shape[0], device=chosen.device)]
