@@ -23,7 +23,7 @@ def count_bytes(tensors: Iterable[Tensor]) -> int:
         if count := tensor.numel():
             start, size = tensor.data_ptr(), tensor.element_size()
             place: object = tensor.device
-            if not start:  # the meta device has no addresses: by the storage itself
+            if tensor.is_meta:  # which has no addresses: by the storage itself
                 start, place = int(tensor.storage_offset()) * size, tensor.untyped_storage()._cdata
             if not tensor.is_contiguous():
                 count = 1 + sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
