@@ -48,7 +48,7 @@ def read_rows(pool: Pool, place: tuple[str, str] = PLACE) -> dict[str, Row]:
 
 def same_network(rows: Rows, network: str) -> str:
     """The methods on one network by accuracy, then what stands beside them, and the null model."""
-    shown = [name for name in rows if name.endswith(f" on {network}")]
+    shown = [name for name in rows if f"{name}, width".partition(", width")[0].endswith(f" on {network}")]
     if not shown:
         return ""
     lines = [(f"`{name}`", str(rows[name].seeds), *_cells(rows[name])) for name in shown]

@@ -76,6 +76,10 @@ def register_commands(register: Register[CommandFactory]) -> None:
         register(name, command)
 
 
+#: Commands whose ``-o`` gives options of a strategy.
+WITH_OPTIONS: Final = ("run", "cost", "extend", "tune")
+
+
 class CommandGroup(click.Group):
     """Core's commands first, then those of plugins, which are loaded only where they are asked for."""
 
@@ -96,6 +100,17 @@ class CommandGroup(click.Group):
         except Exception as error:
             owner, said = f"plugin {entry.plugin!r} of package {entry.package}", f"{type(error).__name__}: {error}"
             raise broken_plugin_error(f"the command {entry.name!r} of {owner} failed: {said}", entry.package) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Look up a command; where there is none, name the one that was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from seu_bench.config.options import did_you_mean  # as all that --help does without
+
+            raise click.UsageError(error.message + did_you_mean(args[0], self.list_commands(ctx)), ctx) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Complete names of commands, which are not imported for that, and the options of the group."""
@@ -169,7 +184,7 @@ def _status_of(command: click.Command) -> tuple[int, str]:
     except click.ClickException as error:
         with contextlib.suppress(OSError, ValueError):
             error.show()
-        return ExitStatus.REFUSED, ""
+        return ExitStatus.REFUSED, _hint(error)
     except OSError as error:
         _discard_output()
         if isinstance(error, BrokenPipeError):
@@ -190,6 +205,16 @@ def _status_of(command: click.Command) -> tuple[int, str]:
         what = f"the machine has not enough {lacking} for this: {first}"
         return ExitStatus.REFUSED, f"error: {SeuBenchError(what, remedy=SHORTAGE_REMEDIES[lacking])}"
     return (status if isinstance(status, int) else ExitStatus.DONE), ""
+
+
+def _hint(error: click.ClickException) -> str:
+    """What was meant by an option that a command does not have."""
+    if not isinstance(error, click.NoSuchOption) or not error.ctx or error.ctx.info_name not in WITH_OPTIONS:
+        return ""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    if name == "seeds":
+        return "hint: give one --seed, or several to seu-bench sweep --seeds"
+    return f"hint: options of a strategy follow -o, as in -o {name}=VALUE; seu-bench list strategies NAME shows them"
 
 
 def _discard_output() -> None:

@@ -232,10 +232,18 @@ def _error_text(fault: ErrorDetails) -> str:
     return fault["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
 
 
+#: Names by what other tools call them.
+ELSEWHERE: Final = {
+    "lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "accuracy": "acc", "models": "strategies",
+    "methods": "strategies", "networks": "backbones",
+}  # fmt: skip
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)``, or nothing where no known name is near; case does not count."""
     folded = {known_name.casefold(): known_name for known_name in known}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    asked = name.casefold()
+    near = [it for it in (ELSEWHERE.get(asked),) if it in folded] or difflib.get_close_matches(asked, folded, n=1)
     return f" (did you mean {folded[near[0]]!r}?)" if near and folded[near[0]] != name else ""
 
 

@@ -271,9 +271,9 @@ def _usual_backbone(registry: Registry, factory: StrategyFactory, kind: InputKin
 
 
 def resolve(registry: Registry, request: Request) -> ResolvedRun:
-    """Validate a request against what is installed."""
+    """Validate a request against what is installed, of whose names case and hyphens do not count."""
+    request = with_benchmark_file(registry.with_names(request), registry.benchmarks)
     factory = registry.strategies.find(request.strategy).factory
-    request = with_benchmark_file(request, registry.benchmarks)
     overrides = split_by_prefix(request.options)["benchmark"]
     source = find_benchmark(registry, request.benchmark)
     benchmark = source.load(overrides)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from seu_bench.config.benchmark import BenchmarkSource
+    from seu_bench.config.run import Request
     from seu_bench.data.dataset import DatasetSource
     from seu_bench.plugin.executors import ExecutorFactory
     from seu_bench.plugin.loggers import LoggerFactory
@@ -194,6 +195,10 @@ class Kind(dict[str, Entry[Factory]]):
         self.unavailable = {name: it for name, it in ordered.items() if isinstance(it.factory, Unavailable)}
         super().__init__({name: it for name, it in ordered.items() if name not in self.unavailable})
 
+    def spelled(self, name: str) -> str:
+        """Return the registered name that differs in case, hyphens and pluses alone; ``name`` itself: there is none."""
+        return name if name in self else next((it for it in self if _folded(it) == _folded(name)), name)
+
     def find(self, name: str) -> Entry[Factory]:
         """The entry of ``name``.
 
@@ -206,6 +211,8 @@ class Kind(dict[str, Entry[Factory]]):
             return self[name]
         usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
         usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
+        if "," in name:
+            usable = f"give one of them, or all to seu-bench sweep --{self.singular} {name}"
         if name in self.unavailable:
             missing = self.unavailable[name].factory
             what = f"the {self.singular} {name!r} cannot be used: {missing.reason}"
@@ -214,6 +221,10 @@ class Kind(dict[str, Entry[Factory]]):
 
         what = f"no {self.singular} is called {name!r}{did_you_mean(name, self)}{faults_told(self.faults)}"
         raise UnknownNameError(what, remedy=usable)
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("-", "_").replace(" ", "_").replace("+", "p")
 
 
 def collect(
@@ -328,11 +339,25 @@ class Registry:
         """Every kind by its plural name."""
         return {kind.plural: kind for kind in vars(self).values() if isinstance(kind, Kind)}
 
+    def with_names(self, request: Request) -> Request:
+        """Return a request with names as they are registered; what is a file or a folder is no name."""
+        names: dict[str, str] = {}
+        for kind in self.kinds.values():
+            given = getattr(request, kind.singular, None)
+            if isinstance(given, str) and not Path(given).exists():
+                names[kind.singular] = kind.spelled(given)
+        return request.model_copy(update=names)
+
 
 def find_named(known: Kind[Any], name: str, key: str) -> Any:
     """The factory ``NAME``, or of many that are registered as one, ``KIND:NAME``; a RequestError: there is none."""
     kind, colon, which = name.partition(":")
-    factory = known.find(kind).factory
+    try:
+        factory = known.find(kind).factory
+    except UnknownNameError as error:
+        if colon or "timm" not in known:
+            raise
+        raise UnknownNameError(error.what, remedy=f"for timm's give {key}=timm:{name}; {error.remedy}") from error
     select = getattr(factory, "select", None)
     if bool(colon) != (select is not None):
         what = f"{kind!r} is {'one network' if select is None else 'many networks'}"

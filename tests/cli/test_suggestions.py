@@ -62,3 +62,29 @@ def test_missing_references_of_a_benchmark_file(command: Command, tmp_path: Path
     assert program == "seu-bench" and command(*words).status == 0
     assert len(list(results.glob("leaderboards/*.md"))) == 1
     assert "make them" not in command("leaderboard", "--results", results).out
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("run -o lr=0.1 --strategy naive", "did you mean 'learning_rate'?"),
+        ("run --strategy naive --epochs 3", "-o epochs=VALUE"),
+        ("leaderboard --sort accuracy --results results/published/evidence/canon", "did you mean 'acc'?"),
+        ("run --strategy naive -o backbone=resnet50", "give backbone=timm:resnet50"),
+        ("rum", "did you mean 'run'?"),
+        ("list models", "did you mean 'strategies'?"),
+        ("run --strategy naive,ewc", "seu-bench sweep --strategy naive,ewc"),
+        ("run --strategy naive --seeds 0-2", "seu-bench sweep --seeds"),
+    ],
+)
+def test_what_was_meant(command: Command, given: str, told: str) -> None:
+    found = command(*given.split())
+    assert (found.status, told in found.err) == (2, True), found.err
+
+
+def test_names_are_matched_without_case_and_hyphen(command: Command, tmp_path: Path) -> None:
+    """The record has the name that is registered, so that a run has one id."""
+    asked = "run --strategy ER-ACE --benchmark Split-Digits --protocol smoke --results".split()
+    assert command(*asked, tmp_path).status == 0
+    (record,) = read_records(tmp_path)
+    assert (getattr(record, "strategy", ""), getattr(record, "benchmark", "")) == ("er_ace", "split_digits")
