@@ -39,8 +39,9 @@ def test_first_screen() -> None:
 
 
 def test_tables_of_what_is_there_are_complete() -> None:
-    """Every strategy, searcher, creator, search space, backbone and benchmark is named."""
-    table = README.partition("## What is there")[2].partition("\n## ")[0]
+    """Every strategy, searcher, creator, search space, backbone and benchmark is named, here or in the catalogue."""
+    table = README.partition("## Methods")[2].partition("\n## ")[0]
+    table += (ROOT / "docs" / "reference" / "catalogue.md").read_text(encoding="utf-8")
     kinds = Registry().kinds
     names = {name for kind in KINDS for name, entry in kinds[kind].items() if entry.package == "seu-bench"}
     assert names - set(re.findall(r"`(\w+)`", table)) == set()
