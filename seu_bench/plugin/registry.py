@@ -355,7 +355,7 @@ def find_named(known: Kind[Any], name: str, key: str) -> Any:
     try:
         factory = known.find(kind).factory
     except UnknownNameError as error:
-        if colon or "timm" not in known:
+        if colon or "timm" not in known or kind in known.unavailable:
             raise
         raise UnknownNameError(error.what, remedy=f"for timm's give {key}=timm:{name}; {error.remedy}") from error
     select = getattr(factory, "select", None)

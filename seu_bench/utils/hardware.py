@@ -83,7 +83,8 @@ def number_format(precision: str, device: str) -> Iterator[None]:
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
             yield
     finally:
-        torch.use_deterministic_algorithms(fixed[0], warn_only=fixed[1])
+        if device != "cpu":  # the call imports the compiler
+            torch.use_deterministic_algorithms(fixed[0], warn_only=fixed[1])
         for it, was in zip(products, before, strict=True):
             it.allow_tf32 = was
 
