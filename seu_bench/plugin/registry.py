@@ -207,8 +207,8 @@ class Kind(dict[str, Entry[Factory]]):
         """
         if name not in self and ":" in name and self.by_path is not None:
             self[name] = self.by_path(name)
-        if name in self:
-            return self[name]
+        if (found := self.spelled(name)) in self:
+            return self[found]
         usable = f"the {self.plural} are: {', '.join(self) or 'none'} (seu-bench list {self.plural})"
         usable += "; --plugin FILE gives one of your own" if self.singular == "strategy" else ""
         if "," in name:

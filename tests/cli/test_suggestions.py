@@ -84,7 +84,7 @@ def test_what_was_meant(command: Command, given: str, told: str) -> None:
 
 def test_names_are_matched_without_case_and_hyphen(command: Command, tmp_path: Path) -> None:
     """The record has the name that is registered, so that a run has one id."""
-    asked = ["run", "--strategy", "ER-ACE", "--benchmark", "Split-Digits", "--protocol", "smoke", "--results"]
-    assert command(*asked, tmp_path).status == 0
+    asked = ["--strategy", "ER-ACE", "--benchmark", "Split-Digits", "--protocol", "smoke", "--results", tmp_path]
+    assert command("run", *asked).status == 0 == command("sweep", *asked).status
     (record,) = read_records(tmp_path)
     assert (getattr(record, "strategy", ""), getattr(record, "benchmark", "")) == ("er_ace", "split_digits")
