@@ -65,11 +65,11 @@ def negate(module: nn.Module) -> None:
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
-    "head": lambda model: negate(model.heads[0]),
-    "unit": lambda model: negate(model.unit(1, 0)),
-    "statistics": lambda model: next(iter(model.unit(1, 0).buffers())).add_(50),
-    "path": lambda model: model.set_path(0, (1, 1, 1, 1)),
-    "hook": lambda model: model.unit(3, 0).register_forward_hook(lambda *_: -_[2]),
+    "head": lambda model: negate(model.heads[1]),
+    "unit": lambda model: negate(model.unit(1, 1)),
+    "statistics": lambda model: next(iter(model.unit(1, 1).buffers())).add_(50),
+    "path": lambda model: model.set_path(1, (0, 0, 0, 0)),
+    "hook": lambda model: model.unit(3, 1).register_forward_hook(lambda *_: -_[2]),
 }
 
 
@@ -80,8 +80,8 @@ def test_what_changed_is_measured(change: str) -> None:
     before, _ = evaluated()
     CHANGES[change](strategy.model)
     row, computed = evaluated()
-    assert computed == [0] and row == by_hand(strategy.model) and row[1:] == before[1:]
-    assert change != "head" or row[0] == pytest.approx(1 - before[0])
+    assert computed == [1] and row == by_hand(strategy.model) and row[::2] == before[::2]
+    assert change != "head" or row[1] < 0.5 < before[1]
 
 
 def test_tried_paths_are_computed() -> None:
