@@ -30,8 +30,8 @@ PAGES = sorted(
         ROOT / "results" / "published" / "README.md",
     ]
 )
-#: The changelog tells of commands and names as they were.
-PRESENT = [path for path in PAGES if path.name != "CHANGELOG.md"]
+#: The changelog and the page about upgrading tell of commands and names as they were.
+PRESENT = [path for path in PAGES if path.name not in ("CHANGELOG.md", "upgrading.md")]
 #: A fenced block of code: its language, and the file that it is taken from where one is named above it.
 BLOCK = re.compile(
     r"(?:<!-- include: (?P<source>\S+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE
