@@ -150,6 +150,8 @@ class Ease(Method):
     """
 
     name = "ease"
+    title = "EASE"
+    citation = "seu_bench_kit:zhou2024expandable"
     inputs = ("image",)
     uses_encoder: ClassVar[bool] = True
     after_task_stage = "prototypes"

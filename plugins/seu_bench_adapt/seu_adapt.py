@@ -44,6 +44,7 @@ class SeuAdapt(Method):
     """
 
     name = "seu_adapt"
+    title = "SEU-Adapt"
     scenarios = ("task", "class")
     inputs = ("image",)
     needs_validation = True

@@ -127,6 +127,8 @@ class Slca(Method):
     """
 
     name = "slca"
+    title = "SLCA"
+    citation = "seu_bench_kit:zhang2023slca"
     scenarios = ("task", "class")
     inputs = ("image",)
     uses_encoder: ClassVar[bool] = True

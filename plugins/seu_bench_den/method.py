@@ -48,6 +48,8 @@ class Den(GrowingMethod):
     """
 
     name = "den"
+    title = "DEN"
+    citation = "seu_bench_kit:yoon2018lifelong"
     inputs = ("image", "features")
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):

@@ -54,6 +54,8 @@ class LearnToGrow(Method):
     """
 
     name = "ltg"
+    title = "Learn to Grow"
+    citation = "seu_bench_kit:li2019learn"
     scenarios = ("task",)
 
     class Options(WidthOptions, SelectingOptions, TaskInferenceOptions):

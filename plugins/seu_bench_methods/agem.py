@@ -14,6 +14,8 @@ class AGem(Episodic):
     """Averaged gradient episodic memory (Chaudhry et al. 2019)."""
 
     name = "agem"
+    title = "A-GEM"
+    citation = "seu_bench_kit:chaudhry2019efficient"
 
     class Options(EpisodicOptions):
         """Options of A-GEM."""

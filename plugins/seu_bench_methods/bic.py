@@ -24,6 +24,8 @@ class BiasCorrection(TaughtExemplars):
     """
 
     name = "bic"
+    title = "BiC"
+    citation = "seu_bench_kit:wu2019large"
     least = 2
     check_options = {"memory": 18}
 

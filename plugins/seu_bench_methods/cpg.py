@@ -133,6 +133,8 @@ class Cpg(MaskedMethod):
     """
 
     name = "cpg"
+    title = "CPG"
+    citation = "seu_bench_kit:hung2019compacting"
     needs_validation = True
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):

@@ -17,6 +17,7 @@ class Cumulative(Method):
     """Trains on the images of all tasks so far."""
 
     name = "cumulative"
+    title = "cumulative training"
     reference = REFERENCE_ROWS["cumulative"]
     revisits_tasks = True
 

@@ -22,6 +22,8 @@ class Cwr(Method):
     """
 
     name = "cwr"
+    title = "CWR*"
+    citation = "seu_bench_kit:lomonaco2020rehearsal"
     check_options = {"backbone": "mlp", "epochs": 20}
 
     class Options(BackboneOptions):

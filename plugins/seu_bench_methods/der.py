@@ -190,6 +190,8 @@ class Der(Expanding):
     """
 
     name = "der"
+    title = "DER"
+    citation = "seu_bench_kit:yan2021der"
 
     class Options(ExemplarOptions):
         """Options of DER."""

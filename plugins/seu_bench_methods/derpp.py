@@ -18,6 +18,8 @@ class DarkReplay(Method):
     """Dark experience replay: labels and logits of a reservoir (DER++, Buzzega et al. 2020)."""
 
     name = "derpp"
+    title = "DER++"
+    citation = "seu_bench_kit:buzzega2020dark"
     check_options = {"backbone": "mlp", "memory": 20, "batch_size_mem": 8}
 
     class Options(BackboneOptions, SelectingOptions):

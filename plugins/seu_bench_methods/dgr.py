@@ -135,6 +135,8 @@ class Dgr(Method):
     """
 
     name = "dgr"
+    title = "DGR"
+    citation = "seu_bench_kit:shin2017continual"
     inputs = ("image",)
     scenarios = ("class", "domain")
     model: Scholar

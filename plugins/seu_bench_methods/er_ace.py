@@ -20,6 +20,8 @@ class ErAce(Method):
     """Replay with asymmetric cross-entropy (Caccia et al. 2022)."""
 
     name = "er_ace"
+    title = "ER-ACE"
+    citation = "seu_bench_kit:caccia2022new"
     online = True  # its memory then needs no beginning of a task
 
     class Options(BackboneOptions, MemoryOptions):

@@ -29,6 +29,8 @@ class Ewc(Anchored):
     """
 
     name = "ewc"
+    title = "EWC"
+    citation = "seu_bench_kit:kirkpatrick2017overcoming"
     after_task_stage = "fisher"
 
     class Options(PenaltyOptions, SelectingOptions):

@@ -11,6 +11,7 @@ class FromScratch(Method):
     """Begins each task with the initial weights: what one task alone can reach."""
 
     name = "from_scratch"
+    title = "training from scratch"
 
     class Options(BackboneOptions):
         """Options of the backbone."""

@@ -14,6 +14,8 @@ class Gdumb(Method):
     """Trains anew on a balanced memory only (Prabhu et al. 2020)."""
 
     name = "gdumb"
+    title = "GDumb"
+    citation = "seu_bench_kit:prabhu2020gdumb"
 
     class Options(BackboneOptions, MemoryOptions):
         """Options of GDumb."""

@@ -21,6 +21,8 @@ class Gem(Episodic):
     """Gradient episodic memory (Lopez-Paz & Ranzato 2017)."""
 
     name = "gem"
+    title = "GEM"
+    citation = "seu_bench_kit:lopezpaz2017gradient"
 
     class Options(EpisodicOptions):
         """Options of GEM."""

@@ -148,6 +148,8 @@ class Hat(Method):
     """
 
     name = "hat"
+    title = "HAT"
+    citation = "seu_bench_kit:serra2018overcoming"
     inputs = ("image", "features")
     needs_validation = staticmethod(follows_validation)
     scenarios = ("task",)

@@ -25,6 +25,8 @@ class Icarl(Exemplars):
     """
 
     name = "icarl"
+    title = "iCaRL"
+    citation = "seu_bench_kit:rebuffi2017icarl"
 
     class Options(ExemplarOptions):
         """Options of iCaRL."""

@@ -92,6 +92,7 @@ class Independent(Method):
     """A network of its own for each task: as many networks as tasks."""
 
     name = "independent"
+    title = "independent networks"
     scenarios = ("task",)
     reference = REFERENCE_ROWS["independent"]
     check_options = {"backbone": "mlp"}

@@ -12,6 +12,7 @@ class Joint(Cumulative):
     """Trains once on the whole stream: the upper reference, no continual (lifelong) learner."""
 
     name = "joint"
+    title = "joint training"
     reference = REFERENCE_ROWS["joint"]
     whole_stream = True
 

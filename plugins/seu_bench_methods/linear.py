@@ -19,6 +19,7 @@ class Linear(Method):
     """One linear classifier per task on the pixels, or one that grows (naive on the backbone linear)."""
 
     name = "linear"
+    title = "linear classifiers"
     inputs = ("image", "features")
     reference = REFERENCE_ROWS["linear"]
 

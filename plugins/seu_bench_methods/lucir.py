@@ -26,6 +26,8 @@ class Lucir(TaughtExemplars):
     """Cosines in place of products, features that turn little, and a margin between old and new classes (LUCIR)."""
 
     name = "lucir"
+    title = "LUCIR"
+    citation = "seu_bench_kit:hou2019learning"
 
     class Options(ExemplarOptions):
         """Options of LUCIR."""

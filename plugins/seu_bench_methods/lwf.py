@@ -24,6 +24,8 @@ class Lwf(Method):
     """
 
     name = "lwf"
+    title = "LwF"
+    citation = "seu_bench_kit:li2016learning"
     check_options = {"backbone": "mlp"}
 
     class Options(BackboneOptions):

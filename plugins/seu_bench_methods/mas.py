@@ -23,6 +23,8 @@ class Mas(Anchored):
     """
 
     name = "mas"
+    title = "MAS"
+    citation = "seu_bench_kit:aljundi2018memory"
     check_options = {"lambda_reg": 0.01}
     after_task_stage = "consolidation"
 

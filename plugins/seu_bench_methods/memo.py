@@ -26,6 +26,8 @@ class Memo(Expanding):
     """
 
     name = "memo"
+    title = "MEMO"
+    citation = "seu_bench_kit:zhou2023model"
 
     @classmethod
     def make_model(cls, context: StrategyContext) -> ExpandingModel:

@@ -17,6 +17,8 @@ class Mir(Method):
     """Replay of what is interfered with most (Aljundi et al. 2019)."""
 
     name = "mir"
+    title = "MIR"
+    citation = "seu_bench_kit:aljundi2019online"
     online = True  # its memory then needs no end of a task
 
     class Options(ReplayOptions):

@@ -12,6 +12,7 @@ class Naive(Method):
     """SGD on each task in turn, nothing against forgetting (the paper's SGD baseline)."""
 
     name = "naive"
+    title = "fine-tuning"
 
     class Options(BackboneOptions, SelectingOptions):
         """Options of naive fine-tuning."""

@@ -52,6 +52,7 @@ class NearestMean(Method):
     """The nearest mean of a class's training images answers: no network, nothing forgotten."""
 
     name = "nearest_mean"
+    title = "nearest class mean"
     inputs = ("image", "features")
     reference = REFERENCE_ROWS["nearest_mean"]
     after_task_stage = "means"

@@ -106,6 +106,8 @@ class PackNet(MaskedMethod):
     """
 
     name = "packnet"
+    title = "PackNet"
+    citation = "seu_bench_kit:mallya2018packnet"
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):
         """Options of PackNet; the schedule's are those of training, and of retraining but for its epochs and rate."""

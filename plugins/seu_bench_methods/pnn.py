@@ -223,6 +223,8 @@ class Pnn(Method):
     """Progressive networks: a new column per task, with laterals from the frozen ones (Rusu et al. 2016)."""
 
     name = "pnn"
+    title = "PNN"
+    citation = "seu_bench_kit:rusu2016progressive"
     scenarios = ("task",)
 
     class Options(WidthOptions, SelectingOptions, TaskInferenceOptions):

@@ -98,6 +98,8 @@ class Ranpac(Method):
     """
 
     name = "ranpac"
+    title = "RanPAC"
+    citation = "seu_bench_kit:mcdonnell2023ranpac"
     inputs = ("image", "features")
     after_task_stage = "moments"
     check_options = {"projection": 100}

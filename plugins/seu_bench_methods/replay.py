@@ -34,6 +34,8 @@ class Replay(Method):
     """Experience replay from a balanced memory."""
 
     name = "replay"
+    title = "ER"
+    citation = "seu_bench_kit:chaudhry2019tiny"
     online = True  # its memory then needs no end of a task
     Options = ReplayOptions
 

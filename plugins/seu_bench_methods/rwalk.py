@@ -27,6 +27,8 @@ class Rwalk(Anchored):
     """
 
     name = "rwalk"
+    title = "RWalk"
+    citation = "seu_bench_kit:chaudhry2018riemannian"
 
     class Options(PenaltyOptions):
         """Options of Riemannian walk."""

@@ -28,6 +28,8 @@ class Si(Anchored):
     """
 
     name = "si"
+    title = "SI"
+    citation = "seu_bench_kit:zenke2017continual"
 
     class Options(PenaltyOptions):
         """Options of synaptic intelligence."""

@@ -106,6 +106,8 @@ class Slda(Method):
     """
 
     name = "slda"
+    title = "SLDA"
+    citation = "seu_bench_kit:hayes2020lifelong"
     inputs = ("image", "features")
     after_task_stage = "moments"
     online = True  # the moments are the same wherever tasks end

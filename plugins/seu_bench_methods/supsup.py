@@ -21,6 +21,8 @@ class SupSup(ScoredMethod):
     """Supermasks: a task finds a mask of a network whose random weights never change (Wortsman et al. 2020)."""
 
     name = "supsup"
+    title = "SupSup"
+    citation = "seu_bench_kit:wortsman2020supermasks"
 
     class Options(ScoreOptions):
         """Options of supermasks."""

@@ -18,6 +18,8 @@ class WeightAligning(TaughtExemplars):
     """
 
     name = "wa"
+    title = "WA"
+    citation = "seu_bench_kit:zhao2020maintaining"
 
     def batch_loss(self, x: Tensor, y: Tensor, task: Tensor, logits: Tensor) -> Tensor:
         """Return cross-entropy and distillation, weighted by numbers of new and old classes."""

@@ -18,6 +18,8 @@ class Wsn(ScoredMethod):
     """
 
     name = "wsn"
+    title = "WSN"
+    citation = "seu_bench_kit:kang2022forget"
 
     class Options(ScoreOptions):
         """Options of winning subnetworks."""

@@ -57,6 +57,8 @@ class Mntdp(Method):
     """
 
     name = "mntdp"
+    title = "MNTDP"
+    citation = "seu_bench_kit:veniat2021efficient"
     scenarios = ("task",)
 
     class Options(SelectingOptions, TaskInferenceOptions):

@@ -41,6 +41,8 @@ class PathNet(Method):
     """
 
     name = "pathnet"
+    title = "PathNet"
+    citation = "seu_bench_kit:fernando2017pathnet"
     inputs = ("image", "features")
     scenarios = ("task",)
 

@@ -62,6 +62,8 @@ class ReinforcedGrowth(GrowingMethod):
     """
 
     name = "rcl"
+    title = "RCL"
+    citation = "seu_bench_kit:xu2018reinforced"
     inputs = ("image", "features")
 
     class Options(BackboneOptions, SelectingOptions, TaskInferenceOptions):

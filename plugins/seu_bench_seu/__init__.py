@@ -24,6 +24,8 @@ def register_strategies(register: Register[StrategyFactory]) -> None:
             cost="seu_bench_seu.strategy:Seu.forecast",
             components={"searcher": "mdl", "creator": "mdl"},
             presets=PRESETS,
+            title="SEU",
+            citation="seu_bench_kit:wang2020lifelong",
             reference=REFERENCE_ROWS["seu + random + all_new"],
             reference_components={"searcher": "random", "creator": "all_new"},
         ),

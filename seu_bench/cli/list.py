@@ -16,6 +16,7 @@ from seu_bench.config.protocol import CreationSchedule, ModelSize, SearchSchedul
 from seu_bench.errors import UnknownNameError
 from seu_bench.plugin.registry import Kind, Registry, use_plugins
 from seu_bench.utils import progress as bars
+from seu_bench.utils.text import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,9 +31,9 @@ _GIVEN: Final[Mapping[str, str]] = {
 }
 #: What else is told of a name of each kind: attributes of its factory, or of a benchmark itself.
 _DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
-    "strategy": ("components", "presets", "scenarios", "reference"),
+    "strategy": ("title", "components", "presets", "scenarios", "reference"),
     "metric": ("unit", "higher_is_better", "column"),
-    "benchmark": ("version", "default_protocol", "citation"),
+    "benchmark": ("title", "version", "default_protocol", "citation"),
 }
 #: Kinds whose options a protocol may set, and those options that each protocol has a value of.
 _CONFIGURED: Final = ("strategy", "searcher", "creator")
@@ -79,6 +80,7 @@ def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: st
 def _row(table: Kind[Any], name: str, *, alone: bool) -> dict[str, Any]:
     entry = table.unavailable.get(name) or table[name]
     row: dict[str, Any] = {"name": name, "package": entry.package}
+    row |= {"title": entry.title} if name in table and entry.title != name else {}
     row |= {"summary": entry.summary} if name in table else {"unavailable": entry.factory.reason}
     row |= {} if alone else {"kind": table.singular}
     if alone and hasattr(entry.factory, "options"):
@@ -99,11 +101,12 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
         if not alone:
             yield click.style(table.plural, bold=True)
         entries = [*table.values(), *table.unavailable.values()]
-        name_width = max((len(entry.name) for entry in entries), default=0)
-        package_width = max((len(entry.package) for entry in entries), default=0)
-        for entry in entries:
-            text = entry.summary if entry.name in table else f"not available: {entry.factory.reason}"
-            yield f"  {entry.name:<{name_width}}  {entry.package:<{package_width}}  {text}"
+        columns = [[entry.name, entry.title if entry.title != entry.name else "", entry.package] for entry in entries]
+        widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
+        for entry, texts in zip(entries, columns, strict=True):
+            said = entry.summary if entry.name in table else f"not available: {entry.factory.reason}"
+            padded = (f"  {text:<{width}}" for text, width in zip(texts, widths, strict=True) if width)
+            yield f"{''.join(padded)}  {said}"
         if alone:
             yield f"seu-bench list {table.plural} NAME shows one in full"
 
@@ -121,6 +124,8 @@ def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
     if kind.singular == "benchmark":
         protocols = about.protocols.items()
         document["protocols"] = [{"name": it, "summary": spec.summary, "ranked": spec.ranked} for it, spec in protocols]
+    else:
+        document |= {"citation": entry.citation} if entry.citation else {}
     if hasattr(entry.factory, "options"):
         form = _GIVEN.get(kind.singular, "{key}")
         options = describe_options(entry.factory.options)
@@ -129,6 +134,8 @@ def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
 
 
 def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
+    from rich.text import Text
+
     from seu_bench.cli.tables import literal, new_table
 
     yield literal(f"{document['kind']} {document['name']}, of package {document['package']}")
@@ -140,7 +147,8 @@ def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
             told = ", ".join(f"{part} {name} (--{part} takes another one)" for part, name in value.items())
         elif isinstance(value, list):
             told = ", ".join(value)
-        yield literal(told if key == "summary" else f"{key.replace('_', ' ')}: {told}")
+        text = str(told) if key == "summary" else f"{key.replace('_', ' ')}: {told}"
+        yield Text(printable_lines(text)) if key == "citation" else literal(text)
     if "protocols" in document:
         marks = {True: "ranked", False: "never ranked"}
         rows = [(it["name"], marks[it["ranked"]], it["summary"]) for it in document["protocols"]]

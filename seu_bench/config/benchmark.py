@@ -107,6 +107,7 @@ class BenchmarkSpec(Frozen):
 
     name: Name
     version: PositiveInt = 1
+    title: str = ""
     summary: str = ""
     citation: str = ""
     default_protocol: str = "paper"
@@ -180,13 +181,13 @@ class BenchmarkSpec(Frozen):
         return _complete(self.model_dump(), overrides or {}, f"the benchmark {self.name!r}", protocol=protocol)
 
     @property
-    def title(self) -> str:
+    def name_in_scenario(self) -> str:
         """Its name, with the scenario where that is neither ``task`` nor in the name."""
         return title_of(self.name, self.stream.scenario)
 
     def identity(self) -> dict[str, Any]:
         """Values that make two benchmarks the same: all but texts, protocols and where the user's files lie."""
-        texts = dict.fromkeys(("summary", "citation", "protocols", "default_protocol"), True)
+        texts = dict.fromkeys(("title", "summary", "citation", "protocols", "default_protocol"), True)
         identity = self.model_dump(mode="json", exclude={**texts, "datasets": {"__all__": {*PLACES}}})
         identity["stream"] = stream_identity(self.stream)
         return identity
@@ -254,6 +255,16 @@ class BenchmarkFile:
     def summary(self) -> str:
         """The file's own one line."""
         return str(self._document().get("summary", ""))
+
+    @property
+    def title(self) -> str:
+        """The file's display name."""
+        return str(self._document().get("title", ""))
+
+    @property
+    def citation(self) -> str:
+        """What the file says of its sources."""
+        return str(self._document().get("citation", ""))
 
     def load(self, overrides: Mapping[str, Any] | None = None, protocol: str | None = None) -> BenchmarkSpec:
         """Read, complete and validate the file; paths in it start from its folder.

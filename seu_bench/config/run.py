@@ -338,7 +338,7 @@ class RunSpec(ResultFields):
             f"first{self.first_tasks}": self.first_tasks,
             "attached": self.attach,
         }
-        parts = [self.benchmark.title, self.protocol_name, self.configuration]
+        parts = [self.benchmark.name_in_scenario, self.protocol_name, self.configuration]
         slug = "-".join([*parts, *filter(told.get, told)])[:150]  # a folder's name; the hash tells what is cut off
         return f"{slug}-seed{self.seed}-{digest}"
 

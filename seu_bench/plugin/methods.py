@@ -52,6 +52,9 @@ _OF_CLASS: Final = {"options": "Options", "cost": "forecast"} | {
     )
 }
 
+#: What a class states of itself, and passes on to no other: a method that inherits from it is not of this name.
+_TEXTS: Final = ("title", "citation")
+
 _LOADED: Final[dict[Path, PluginFile]] = {}
 _IMPORTING: Final[list[Path]] = []
 
@@ -72,6 +75,8 @@ class MethodFactory:
         """What the class says: its options, scenarios, presets, cost, ..."""
         if name == "scenarios":
             return tuple(self.method.scenarios)
+        if name in _TEXTS:
+            return self._texts.get(name, "")
         if name in _OF_CLASS:
             return getattr(self.method, _OF_CLASS[name])
         raise AttributeError(name)
@@ -93,8 +98,14 @@ class MethodFactory:
     @property
     def summary(self) -> str:
         """First line of the docstring, without its full stop."""
-        text = (self.method.__doc__ or "") if "method" in vars(self) else _docstring(self.target)
+        text = self._texts.get("__doc__", "")
         return text.strip().split("\n\n")[0].replace("\n", " ").strip().removesuffix(".")
+
+    @cached_property
+    def _texts(self) -> Mapping[str, str]:
+        if "method" not in vars(self):
+            return _read_texts(self.target)
+        return {name: text for name, text in vars(self.method).items() if isinstance(text, str)}
 
 
 def methods_in(module: ModuleType) -> list[type[Method]]:
@@ -105,17 +116,26 @@ def methods_in(module: ModuleType) -> list[type[Method]]:
     return [method for method in dict.fromkeys(found) if method.name and method.__module__ == module.__name__]
 
 
-def _docstring(target: str) -> str:
-    """The docstring of a class, read from the source of its module; empty where there is no source."""
+def _read_texts(target: str) -> dict[str, str]:
+    """The docstring of a class and its attributes that are plain texts, read from the source of its module; nothing
+    where there is no source."""
     module, _, name = target.partition(":")
     try:
         spec = importlib.util.find_spec(module)
         source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
         body: Sequence[ast.stmt] = ast.parse(source).body
     except (ImportError, OSError, SyntaxError, ValueError):
-        return ""
-    classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == name]
-    return next((ast.get_docstring(node) or "" for node in classes), "")
+        return {}
+    texts = {}
+    for node in (node for node in body if isinstance(node, ast.ClassDef) and node.name == name):
+        texts["__doc__"] = ast.get_docstring(node) or ""
+        for statement in node.body:
+            match statement:
+                case ast.Assign([ast.Name(key)], ast.Constant(str(text))) | ast.AnnAssign(
+                    ast.Name(key), _, ast.Constant(str(text))
+                ):
+                    texts[key] = text
+    return texts
 
 
 # ---------------------------------------------------------------------- files

@@ -75,6 +75,8 @@ class LazyFactory:
         inputs: of a strategy: kinds of samples that it can learn, or a function that returns them, given its options;
             by default those of its backbone.
         needs_validation: whether it cannot do without validation images, or a function that says so, given its options.
+        title: display name, as papers write it; empty: the name.
+        citation: BibTeX entries of its papers, or ``package:key`` of those in ``references.bib`` of a package.
         reference: of a strategy that is no learner to be ranked: what it is a reference of.
         reference_components: it is a reference with these components alone.
         is_remote: of a logger: whether it talks to another machine with given options, and is called in a thread.
@@ -96,6 +98,8 @@ class LazyFactory:
     scenarios: Sequence[str] = ("task",)
     inputs: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     needs_validation: bool | Callable[[Any], bool] = False
+    title: str = ""
+    citation: str = ""
     reference: str | None = None
     reference_components: Mapping[str, str] = field(default_factory=dict)
     is_remote: Callable[[Any], bool] = lambda _: False

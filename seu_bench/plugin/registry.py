@@ -33,6 +33,7 @@ from seu_bench.plugin.methods import (
 )
 from seu_bench.plugin.registration import CommandFactory, Deferred, Unavailable
 from seu_bench.utils.reading import absolute
+from seu_bench.utils.text import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -175,6 +176,18 @@ class Entry(Generic[Factory]):
     def summary(self) -> str:
         """One line that says what it is."""
         return str(getattr(self.factory, "summary", "") or "")
+
+    @property
+    def title(self) -> str:
+        """Display name, as papers write it; the name where none is stated."""
+        return printable(str(getattr(self.factory, "title", "") or self.name))
+
+    @property
+    def citation(self) -> str:
+        """BibTeX entries of its papers; empty where none is stated."""
+        from seu_bench.results.names import resolve_citation
+
+        return resolve_citation(str(getattr(self.factory, "citation", "") or ""), self.name, self.title)
 
 
 class Kind(dict[str, Entry[Factory]]):

@@ -196,7 +196,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 def default_id(run: ResolvedRun) -> str:
     """Name of a tuned file that was given none."""
-    return f"{run.spec.benchmark.title}-{run.spec.protocol_name}-{run.spec.configuration}"
+    return f"{run.spec.benchmark.name_in_scenario}-{run.spec.protocol_name}-{run.spec.configuration}"
 
 
 def definition(spec: TuneSpec, run: ResolvedRun) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class Method(StagedStrategy):
 
     Attributes:
         name: by which it is offered; empty: it is not.
+        title: display name in tables, as papers write it, e.g. ``"ER-ACE"``; empty: the name. No class inherits it.
+        citation: BibTeX entries of its papers, or ``package:key`` of those in ``references.bib`` of a package, several
+            divided by blanks; not inherited, either.
         scenarios: those that it can learn.
         inputs: kinds of samples that it can learn, of those that its backbone takes; ``None``: all of these, and images
             where it takes no backbone.
@@ -94,6 +97,8 @@ class Method(StagedStrategy):
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    citation: ClassVar[str] = ""
     #: Class of its options, by default those of a backbone and its training. Without
     #: :class:`~seu_bench.config.TrainingOptions` nothing is trained by SGD.
     Options: ClassVar[type[Options]] = BackboneOptions
