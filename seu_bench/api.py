@@ -178,11 +178,12 @@ def leaderboard(
     from seu_bench.results.building import read_leaderboards
     from seu_bench.results.leaderboard import Leaderboards, parse_view
 
-    metrics = Registry().known_metrics
+    registry = Registry()
+    metrics = registry.known_metrics
     limits = [f"{name}={limit}" for name, limit in (budgets or {}).items()]
     axes = None if pareto is False else "" if pareto is True else ",".join(pareto)
     view = parse_view(limits, axes, sort, metrics)
-    build = read_leaderboards(Path(results), metrics)
+    build = read_leaderboards(Path(results), metrics, registry.kinds)
     found = Leaderboards(view(board) for board in build.boards if benchmark in (None, board.benchmark))
     found.excluded = tuple(build.excluded(benchmark))
     return found

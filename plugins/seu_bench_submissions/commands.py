@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from seu_bench.cli.completion import run_ids
-from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.options import format_option, known_registry, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.config.commands import command
@@ -74,7 +74,8 @@ def submit(
     """
     chosen = re.sub(r"[^a-z0-9]+", "-", (name or submitter).lower())[:100].strip("-") or "submission"
     about = {"submitter": submitter, **about}
-    made = submit_runs(runs, folder, chosen, about=about, results=results, weights=models, metrics=known_metrics())
+    metrics = known_registry().known_metrics
+    made = submit_runs(runs, folder, chosen, about=about, results=results, weights=models, metrics=metrics)
     if not is_quiet():
         with_model = sum(run.weights_sha256 is not None for run in made.values())
         click.echo(f"{len(made)} runs, {with_model} of them with models: {manifest_path(folder, chosen)}")

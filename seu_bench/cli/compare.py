@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 
 from seu_bench.cli.completion import run_ids
-from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.options import format_option, known_registry, print_as, request_command
 from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import RequestError
 from seu_bench.results import comparison
@@ -41,7 +41,7 @@ def compare(run_names: tuple[str, ...], form: str, results: Path) -> None:
     if len(run_names) < 2:
         raise RequestError("one run cannot be compared", remedy="name two runs or more")
     first, *others = [find_record(results, name) for name in run_names]
-    metrics = known_metrics()
+    metrics = known_registry().known_metrics
     compared = [comparison.compare(first, other, metrics) for other in others]
     boards = read_leaderboards(results, metrics).boards if results.is_dir() else ()
     seeds = comparison.compare_over_seeds(boards, [first.run_id, *[other.run_id for other in others]], metrics)

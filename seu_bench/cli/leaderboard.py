@@ -12,14 +12,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from seu_bench.cli.completion import names_of
-from seu_bench.cli.options import known_metrics, pause_collection, print_as, request_command
+from seu_bench.cli.options import known_registry, pause_collection, print_as, request_command
 from seu_bench.cli.tables import leaderboard_table, literal, new_table, wide_console
 from seu_bench.cli.verbosity import is_quiet, quiet_option
 from seu_bench.config.commands import command
 from seu_bench.errors import OptionError
 from seu_bench.results.building import LeaderboardBuild, make_leaderboards, unranked_leaderboards
 from seu_bench.results.comparison import BenchmarkComparison, compare_over_benchmarks
-from seu_bench.results.formats import to_csv, to_latex, to_markdown
+from seu_bench.results.formats import to_bibtex, to_csv, to_latex, to_markdown
 from seu_bench.results.leaderboard import Leaderboard, count, parse_metric, parse_view
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_files import require_records
@@ -91,10 +91,10 @@ from seu_bench.utils.text import printable_lines
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "md", "csv", "latex", "json"]),
+    type=click.Choice(["table", "md", "csv", "latex", "bibtex", "json"]),
     default="table",
     show_default=True,
-    help="Output format.",
+    help="Output format; bibtex: what the tables of latex cite.",
 )
 def leaderboard(
     benchmark: str | None,
@@ -114,7 +114,8 @@ def leaderboard(
     and redirection.
     """
     pause_collection()
-    metrics = known_metrics()
+    registry = known_registry()
+    metrics = registry.known_metrics
     view = parse_view(budgets, axes, sort, metrics)
     ranked_by = parse_metric("--ranks", ranks, metrics) if ranks is not None else None
     columns = _parse_columns(chosen, metrics) if chosen not in (None, "all") else {}
@@ -125,6 +126,7 @@ def leaderboard(
     require_records(results)
     made = make_leaderboards(results, metrics)
     every = [*made.boards, *(unranked_leaderboards(made.records, metrics) if unranked else ())]
+    every = [replace(board, installed=registry.kinds) for board in every]
     boards = [view(board) for board in every if benchmark in (None, board.benchmark)]
     if ranked_by:
         compared = compare_over_benchmarks(boards, ranked_by, metrics)
@@ -134,7 +136,7 @@ def leaderboard(
         return
     boards = [replace(board, columns=columns) for board in boards] if columns else boards
     is_shown = form == "table" and not is_quiet()
-    if (is_shown and all(it.unranked for it in boards)) or (form in ("csv", "md", "latex") and not boards):
+    if (is_shown and all(it.unranked for it in boards)) or (form in ("csv", "md", "latex", "bibtex") and not boards):
         _say_none(made, benchmark, results, unranked=unranked, aside=not is_shown)
     if form != "table":
         click.echo(_text(boards, form, usual=chosen is None), nl=False)
@@ -156,6 +158,8 @@ def _text(boards: Sequence[Leaderboard], form: str, *, usual: bool) -> str:
         return json.dumps([board.document() for board in boards], indent=1) + "\n"
     if form == "csv":
         return to_csv(boards)
+    if form == "bibtex":
+        return to_bibtex(boards)
     return "\n".join(
         to_markdown(board) if form == "md" else to_latex(board, None if usual else list(board.columns))
         for board in boards

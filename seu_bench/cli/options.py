@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -16,7 +16,6 @@ from seu_bench.cli.completion import COMPLETERS
 from seu_bench.config.options import parse_assignments, parse_value
 from seu_bench.config.run import CommandLine, Request
 from seu_bench.plugin.registry import Registry
-from seu_bench.results.metric import Metric
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -145,9 +144,9 @@ def pause_collection() -> None:
     click.get_current_context().call_on_close(gc.enable)
 
 
-def known_metrics() -> Mapping[str, Metric]:
-    """Return the metrics installed, with a notice of each plugin that cannot be used: its columns may be missing."""
+def known_registry() -> Registry:
+    """Return what is installed, with a notice of each plugin that cannot be used: its columns may be missing."""
     registry = Registry()
     for fault in registry.faults.values():
         click.echo(f"unavailable: {fault.what}", err=True)
-    return registry.known_metrics
+    return registry

@@ -57,7 +57,10 @@ def report(
 
     pause_collection()
     page = None if output is None else output_path(output)
-    written = write_report(results, page, benchmark, protocol, Registry().known_metrics, top=top, layout=layout)
+    known = Registry()
+    written = write_report(
+        results, page, benchmark, protocol, known.known_metrics, top=top, layout=layout, installed=known.kinds
+    )
     if is_quiet():
         click.echo(str(written.page))
         return

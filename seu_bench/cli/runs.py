@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from seu_bench.cli.completion import run_ids
-from seu_bench.cli.options import format_option, known_metrics, print_as, request_command
+from seu_bench.cli.options import format_option, known_registry, print_as, request_command
 from seu_bench.cli.tables import accuracy_summary, new_table, record_summary, wide_console
 from seu_bench.engine.forecast import read_progress
 from seu_bench.engine.run_folder import RunState, list_runs
@@ -124,4 +124,4 @@ def show(run_name: str, plot: bool, results: Path, plugin: tuple[Path, ...], for
         return
     use_plugins(plugin)
     record = find_record(results, run_name)
-    wide_console().print(accuracy_summary(record) if plot else record_summary(record, known_metrics()))
+    wide_console().print(accuracy_summary(record) if plot else record_summary(record, known_registry().known_metrics))

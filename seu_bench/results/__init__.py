@@ -5,11 +5,12 @@
 :mod:`.record_files`     the records of a results folder; a run found by its name
 :mod:`.metric`           a metric: definition, unit, direction, column
 :mod:`.record_metrics`   core's metrics in one table; their values for a record
+:mod:`.names`            display names and citations of what records name
 :mod:`.labels`           configurations, scenarios and reasons in words
 :mod:`.reference_rows`   rows that leaderboards show and never rank
 :mod:`.statistics`       over seeds and over benchmarks; what is called significant
 :mod:`.leaderboard`      a leaderboard: rows, ranks, front, views
-:mod:`.formats`          Markdown, LaTeX and CSV
+:mod:`.formats`          Markdown, LaTeX, BibTeX and CSV
 :mod:`.building`         from a results folder to leaderboards and a table of pandas
 :mod:`.comparison`       runs task by task; configurations over seeds and benchmarks
 :mod:`.report`           figures and one HTML page
@@ -25,7 +26,7 @@ from seu_bench.utils.lazy import attach
 if TYPE_CHECKING:
     from .building import load_records, make_leaderboards, read_leaderboards
     from .comparison import compare, compare_over_benchmarks, compare_over_seeds
-    from .formats import to_latex
+    from .formats import to_bibtex, to_latex
     from .leaderboard import Leaderboard
     from .metric import Metric
     from .record import Record, StageRecord, read_record
@@ -56,6 +57,7 @@ __all__ = [
     "read_record",
     "read_records",
     "summarize",
+    "to_bibtex",
     "to_latex",
     "write_report",
 ]

@@ -34,6 +34,7 @@ from seu_bench.results.labels import (
 )
 from seu_bench.results.leaderboard import CHOICES, Leaderboard, Row, count, join_names, order_rows, size_axis
 from seu_bench.results.metric import Metric, Reference
+from seu_bench.results.names import Installed
 from seu_bench.results.record import RECORD_NAME, Record, learner_code
 from seu_bench.results.record_files import DETAILS, read_records
 from seu_bench.results.record_metrics import (
@@ -77,19 +78,24 @@ class LeaderboardBuild:
         return [*_explain_extended(extended), *told]
 
 
-def read_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:
+def read_leaderboards(
+    results: Path, metrics: Mapping[str, Metric] = METRICS, installed: Installed | None = None
+) -> LeaderboardBuild:
     """Read a results folder, and make its leaderboards without writing a file.
 
     Args:
         results: the folder that holds the runs.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
+        installed: whose display names and citations :func:`~seu_bench.results.to_latex` prints, as
+            ``Registry().kinds``; ``None``: plain names.
 
     Raises:
         ResultsError: the folder does not exist.
     """
     records, unread = collect(results, metrics)
     own = None if any(it.submitter for it in records) else results  # nobody runs something in a shared folder
-    return LeaderboardBuild(records, unread, tuple(_boards(records, unread, metrics, own)))
+    boards = (replace(board, installed=installed or {}) for board in _boards(records, unread, metrics, own))
+    return LeaderboardBuild(records, unread, tuple(boards))
 
 
 def make_leaderboards(results: Path, metrics: Mapping[str, Metric] = METRICS) -> LeaderboardBuild:

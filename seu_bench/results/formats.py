@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from seu_bench._version import __version__
 from seu_bench.metrics import chance_acc, mixed_score
-from seu_bench.results.labels import definition
+from seu_bench.results.labels import adjective, as_mapping, definition
 from seu_bench.results.leaderboard import (
     FRONT,
     REFERENCE,
@@ -23,6 +24,8 @@ from seu_bench.results.leaderboard import (
     mean_and_deviation,
 )
 from seu_bench.results.metric import Metric
+from seu_bench.results.names import bibtex_entries, display_name
+from seu_bench.results.record import Record
 from seu_bench.results.statistics import FEWEST_PAIRS, LEVEL, SampleSummary
 from seu_bench.utils.text import escape_latex, escape_markdown, printable, spreadsheet_cell
 
@@ -33,6 +36,13 @@ _LEGEND: Final = (
 )
 #: Methods of tuning that use what no continual learner has, and what that is.
 _UNFAIR: Final = {"whole-stream": "validation images of all tasks before the last one is learned"}
+#: Key and entry of this software, as in CITATION.cff.
+_KEY: Final = "seubench"
+_SOFTWARE: Final = f"""@misc{{{_KEY},
+  title  = {{seu-bench: a benchmark harness for lifelong learning}},
+  author = {{{{seu-bench contributors}}}},
+  note   = {{Software, version {__version__}}}
+}}"""
 #: Letters of a configuration that a line of a page has room for beside numbers.
 _WIDEST: Final = 24
 
@@ -155,7 +165,7 @@ def usual_columns(board: Leaderboard) -> list[str]:
 
 
 def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
-    """Return a leaderboard as a floating table of LaTeX with caption, label and notes.
+    """Return a leaderboard as a floating table of LaTeX with caption, label and notes, names as papers write them.
 
     Args:
         board: all rows of it are in the table, references below a rule; the best mean of a compared column is bold, one
@@ -163,40 +173,95 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
         columns: ids of metrics among ``board.columns``; :func:`usual_columns` by default.
 
     Returns:
-        Lines to ``\\input`` in a document that loads ``booktabs``.
+        Lines to ``\\input`` in a document that loads ``booktabs``, and has the entries of :func:`to_bibtex`.
 
     Example:
         ``Path("table.tex").write_text(to_latex(read_leaderboards(Path("results")).boards[0]))``
     """
-    names = list(columns) if columns is not None else usual_columns(board)
+    names, board = list(columns) if columns is not None else usual_columns(board), board.with_display_names()
+    seeds, tuned = {row.seeds for row in board.rows}, {bool(row.tunings) for row in board.rows}
     is_wide, learners = any(len(row.configuration) > _WIDEST for row in board.rows), len(board.learners)
-    body = [[escape_latex(cell) for cell in row] for row in board.cells(())]
-    for texts in body if is_wide else ():
-        texts[1] = rf"\raggedright {texts[1]}"
+    body = [[escape_latex(cell) for cell in row][: 3 if len(seeds) > 1 else 2] for row in board.cells(())]
+    for row, texts in zip(board.rows, body, strict=True):
+        texts[1] += _cite("strategies", row.record.strategy, board)
+        texts[1] = rf"\raggedright {texts[1]}" if is_wide else texts[1]
     for name in names:
         for row, texts, standing in zip(board.rows, body, board.standings(name), strict=True):
             texts.append(_latex_value(board.columns[name], row.summary(name), standing))
-    headings = ["rank", "configuration", "seeds", *[_latex_heading(board.heading(name)) for name in names]]
-    configuration = r"p{0.28\linewidth}" if is_wide else "l"
+    first = ["rank", "method", *(["seeds"] if len(seeds) > 1 else [])]
+    headings = [*first, *[_latex_heading(board.heading(name)) for name in names]]
+    alignment = "r" + (r"p{0.28\linewidth}" if is_wide else "l") + "r" * (len(first) - 2)
     said = [
         escape_latex(f"{text[0].upper()}{text[1:]}.")
         for text in notes(replace(board, missing=None), "bold:", "underlined:")
     ]
     settings = said[: len(board.settings)]
-    caption = " ".join([escape_latex(f"{board.title}."), *settings, r"Mean $\pm$ standard deviation over seeds."])
+    caption = " ".join([*_caption(board, seeds, tuned), *settings])
     lines = [
         f"% {printable(board.title)}; data {printable(board.data_fingerprint)}",
-        r"% needs \usepackage{booktabs}",
+        r"% needs \usepackage{booktabs}, and the entries that seu-bench leaderboard --format bibtex prints",
         r"\begin{table}",
         r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"  \caption{{{caption}}}",
         rf"  \label{{tab:{re.sub('[^A-Za-z0-9-]', '-', board.name)}}}",
-        *[f"  {it}" for it in _tabular(headings, [body[:learners], body[learners:]], f"r{configuration}r", names)],
+        *[f"  {it}" for it in _tabular(headings, [body[:learners], body[learners:]], alignment, names)],
         r"  \par\smallskip",
         rf"  \begin{{minipage}}{{\linewidth}}\footnotesize {' '.join(said[len(settings) :])}\end{{minipage}}",
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def to_bibtex(boards: Iterable[Leaderboard]) -> str:
+    """Return the BibTeX entries of what :func:`to_latex` cites: methods, benchmarks and this software."""
+    found = bibtex_entries(_SOFTWARE)
+    for board in boards:
+        names = [("benchmarks", board.benchmark), *(("strategies", row.record.strategy) for row in board.rows)]
+        for kind, name in names:
+            found |= _entries(kind, name, board)
+    return "\n\n".join(found.values()) + "\n"
+
+
+def _entries(kind: str, name: str, board: Leaderboard) -> dict[str, str]:
+    entry = board.installed.get(kind, {}).get(name)
+    return bibtex_entries(entry.citation) if entry is not None else {}
+
+
+def _cite(kind: str, name: str, board: Leaderboard) -> str:
+    keys = ",".join(_entries(kind, name, board))
+    return rf"~\cite{{{keys}}}" if keys else ""
+
+
+def _caption(board: Leaderboard, seeds: Collection[int], tuned: Collection[bool]) -> Iterator[str]:
+    """The setting in sentences of LaTeX: benchmark, scenario, protocol, seeds, whether anything was tuned."""
+    record = board.rows[0].record if board.rows else None
+    title = display_name("benchmarks", board.benchmark, board.installed)
+    place = f"{adjective(board.scenario)}, protocol {board.protocol}"
+    place += f" ({budget})" if record and (budget := _budget(record)) else ""
+    place += f", {board.tasks} tasks" if board.tasks is not None else ""
+    place += f", NOT RANKED ({board.unranked})" if board.unranked is not None else ""
+    cited = _cite("benchmarks", board.benchmark, board)
+    yield rf"{escape_latex(title)}{cited}, {escape_latex(place)}, by seu-bench~\cite{{{_KEY}}}."
+    if max(seeds, default=1) > 1:
+        number = f"{next(iter(seeds))} seeds" if len(seeds) == 1 else "seeds"
+        yield rf"Mean $\pm$ standard deviation over {number}."
+    else:
+        yield "One seed."
+    if True not in tuned:
+        yield "Hyper-parameters were not tuned."
+    elif False not in tuned:
+        yield "Hyper-parameters of every row were tuned."
+
+
+def _budget(record: Record) -> str:
+    """What the protocol of a record allows, in words."""
+    images, training = (as_mapping(record.protocol_settings.get(section)) for section in ("images", "training"))
+    found = {
+        "training images a task": images.get("train"),
+        "epochs": training.get("epochs"),
+        "images a batch": training.get("batch_size"),
+    }
+    return ", ".join(f"{value:,} {what}" for what, value in found.items() if isinstance(value, int))
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -19,6 +19,7 @@ from seu_bench.config.streams import Scenario
 from seu_bench.errors import OptionError
 from seu_bench.results.labels import with_scenario
 from seu_bench.results.metric import Metric
+from seu_bench.results.names import Installed, display_label
 from seu_bench.results.record import Record, TuningRecord, metric_code
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.reference_rows import MissingReferences, format_seeds, reference_of
@@ -157,6 +158,7 @@ class Leaderboard:
     budgets: tuple[int, ...] = ()  # images kept in memory, where they are not the same for all that keep some
     pretrained: str | None = None  # network and weights that all of them began with
     tasks: int | None = None  # where another leaderboard differs from this one by how many there are
+    installed: Installed = field(default_factory=dict)  # whose display names and citations tables for papers have
     _beside: dict[str, tuple[Row | None, dict[Row, PairedDifference]]] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -238,6 +240,11 @@ class Leaderboard:
         rows = tuple(rows)
         gone = [row.configuration for row in self.rows if row not in rows]
         return replace(self, rows=rows, views=(*self.views, f"{what}{_explain_exclusion(gone)}"))
+
+    def with_display_names(self) -> Leaderboard:
+        """The leaderboard with rows called as papers call them, which tell strategies apart no more than these do."""
+        rows = [replace(row, configuration=display_label(row.configuration, self.installed)) for row in self.rows]
+        return replace(self, rows=tuple(rows))
 
     def document(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

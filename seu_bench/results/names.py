@@ -99,7 +99,7 @@ def resolve_citation(stated: str, name: str, title: str) -> str:
     if all(references):
         return "\n\n".join(_read_entries(it[1]).get(it[2], "") for it in references if it)
     shown = [escape_latex(text.translate(_NO_BRACES)) for text in (title, stated)]
-    return "@misc{{{},\n  title = {{{}}},\n  note  = {{{}}}\n}}".format(name, *shown)
+    return "@misc{{{0},\n  key   = {{{0}}},\n  title = {{{{{1}}}}},\n  note  = {{{2}}}\n}}".format(name, *shown)
 
 
 def _read_entries(package: str) -> dict[str, str]:

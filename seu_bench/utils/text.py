@@ -110,7 +110,8 @@ def escape_markdown(text: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Return LaTeX that prints a text as it is, on one line; letters that its usual fonts lack by number in Unicode."""
-    return "".join(map(_latex_letter, printable(text)))
+    # Groups keep ligatures apart, which only two of a kind make.
+    return re.sub(r"([-'])\{\}(?!\1)", r"\1", "".join(map(_latex_letter, printable(text))))
 
 
 def _latex_letter(letter: str) -> str:

@@ -7,7 +7,9 @@ import random
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +17,15 @@ from support.board_records import COLUMNS, ODD, Put, leaderboards, writer
 from support.commands import Command
 
 from seu_bench.errors import OptionError
-from seu_bench.results.formats import plain_table, to_latex, to_markdown, usual_columns
+from seu_bench.plugin.registry import Registry
+from seu_bench.results.building import read_leaderboards
+from seu_bench.results.formats import plain_table, to_bibtex, to_latex, to_markdown, usual_columns
 from seu_bench.results.leaderboard import SHORT_NAMES, Leaderboard, not_dominated, parse_view
+from seu_bench.results.names import bibtex_entries, resolve_citation
 from seu_bench.utils.text import escape_latex
+
+#: What a protocol allows, which a caption says.
+BUDGET = {"training": {"epochs": 8}}
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +290,29 @@ def test_marks_are_bold_underlined_and_explained(tmp_path: Path, put: Put) -> No
     assert len(parsed(empty)) == 1 and "Nothing keeps to it: 5 rows excluded" in empty
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_names_and_citations_are_as_papers_have_them(seeds: int, tmp_path: Path, put: Put, command: Command) -> None:
+    for seed in range(seeds):
+        put(seed, 0.5 + seed / 10, strategy="er_ace", options={"x": 1}, benchmark="pmnist", protocol_settings=BUDGET)
+        put(seed, 0.4 + seed / 10, strategy="er_ace", options={"x": 2}, benchmark="pmnist", protocol_settings=BUDGET)
+        put(seed, 0.3 + seed / 10, strategy="stranger", benchmark="pmnist", protocol_settings=BUDGET)
+    (board,) = read_leaderboards(tmp_path, installed=Registry().kinds).boards
+    latex = to_latex(board)
+    caption = latex.partition("caption{")[2].partition("label")[0]
+    headings, first, _, last = parsed(latex)
+    assert headings[:3] == ["rank", "method", r"\shortstack[r]{acc \\ (\%)}"]
+    assert first[1] == r"ER-ACE (x=1)~\cite{caccia2022new}" and last[1] == "stranger"
+    assert r"permuted MNIST, 10 tasks~\cite{pmnist}, task-incremental, protocol quick (8 epochs)" in caption
+    assert [r"\pm" in latex, "over 3 seeds" in caption, "One seed." in caption] == [seeds > 1, seeds > 1, seeds == 1]
+    assert "version" not in caption and board.data_fingerprint not in caption and "not tuned" in caption
+    assert {*re.findall(r"cite\{(.*?)\}", latex)} == {*bibtex_entries(to_bibtex([board]))}
+    assert "er\\_ace" in to_latex(replace(board, installed={}))
+    written = {
+        form: command("leaderboard", "--results", tmp_path, "--format", form).out for form in ("latex", "bibtex")
+    }
+    assert written == {"latex": latex, "bibtex": to_bibtex([board])}
+
+
 def test_hostile_names(tmp_path: Path, put: Put) -> None:
     hostile_board(put)
     (board,) = leaderboards(tmp_path)
@@ -289,7 +320,7 @@ def test_hostile_names(tmp_path: Path, put: Put) -> None:
     assert {len(row) for row in rows} == {len(headings)}
     shown = " ".join(row[1] for row in rows)
     assert r"\textbackslash{}input\{/etc/passwd\}" in shown and r"\input" not in shown
-    assert "é" in shown and "(U+03BB)" in shown and "-{}-{}" in shown
+    assert "é" in shown and "(U+03BB)" in shown and "-{}-" in shown
 
 
 def hostile_board(put: Put) -> None:
@@ -304,12 +335,13 @@ def test_a_table_of_plain_text() -> None:
     assert parsed(plain_table(["run & seed", "acc (%)"], [["a_b", "1 ± 2"], ["[x]", "-"]])) == [
         [r"run \& seed", r"acc (\%)"],
         [r"a\_b", r"1 $\pm$ 2"],
-        ["{[}x{]}", "-{}"],
+        ["{[}x{]}", "-"],
     ]
 
 
 def test_escaped_text_is_on_one_line() -> None:
     assert escape_latex("a\n\\b\x1b") == r"a \textbackslash{}b"
+    assert escape_latex("a-b--c''d'") == "a-b-{}-c'{}'d'"
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
@@ -317,15 +349,21 @@ def test_escaped_text_is_on_one_line() -> None:
 def test_it_compiles(tmp_path: Path, put: Put) -> None:
     hostile_board(put)
     put(0, 0.2, strategy="joint")
+    put(0, 0.2, strategy="hat")
     (board,) = leaderboards(tmp_path)
+    broken = SimpleNamespace(title=HOSTILE, citation=resolve_citation(HOSTILE, "mine", ODD))
+    installed = {**Registry().kinds, "benchmarks": {board.benchmark: broken}}
+    board = replace(board, installed=installed)
+    (tmp_path / "methods.bib").write_text(to_bibtex([board]), encoding="utf-8")
     tables = to_latex(board) + to_latex(board, list(board.columns)).replace(r"\label", r"\footnotesize % ")
     tables += plain_table(["a", "b"], [[HOSTILE, ODD]])
     preamble = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
-    (tmp_path / "page.tex").write_text(f"{preamble}\n{tables}\\end{{document}}\n", encoding="utf-8")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "page.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    end = r"\bibliographystyle{plain}\bibliography{methods}\end{document}"
+    (tmp_path / "page.tex").write_text(f"{preamble}\n{tables}{end}\n", encoding="utf-8")
+    latex = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "page.tex"]
+    for tool in (latex, ["bibtex", "page"], latex, latex):
+        done = subprocess.run(tool, cwd=tmp_path, capture_output=True, check=False)
+        said = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, said[-2000:]
+        assert tool == latex or "Warning" not in said
+    assert "undefined" not in said

@@ -25,9 +25,10 @@ from seu_bench.config.commands import command
 from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_over_benchmarks, difference_cells
-from seu_bench.results.formats import notes, plain_table, to_csv, to_latex
+from seu_bench.results.formats import notes, plain_table, to_bibtex, to_csv, to_latex
 from seu_bench.results.leaderboard import TUNED, Leaderboard, Row, mean_and_deviation
 from seu_bench.results.metric import Metric
+from seu_bench.results.names import Installed
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import charts
@@ -81,9 +82,9 @@ class Table(NamedTuple):
     board: Leaderboard | None = None
 
     def files(self) -> dict[str, str]:
-        """Return its content as CSV and LaTeX, by the endings of files."""
+        """Return its content as CSV and LaTeX, by the endings of files, and the BibTeX that a leaderboard cites."""
         if self.board is not None:
-            return {"csv": to_csv([self.board]), "tex": to_latex(self.board)}
+            return {"csv": to_csv([self.board]), "tex": to_latex(self.board), "bib": to_bibtex([self.board])}
         return {"csv": self._csv(), "tex": plain_table(self.headings, self.rows)}
 
     def _csv(self) -> str:
@@ -114,6 +115,7 @@ def write_report(
     *,
     top: int = 8,
     layout: Layout | None = None,
+    installed: Installed | None = None,
 ) -> ReportFiles:
     """Make the report of a results folder anew.
 
@@ -124,6 +126,7 @@ def write_report(
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         top: configurations drawn in each group; 0: no figure is drawn.
         layout: width and fonts of the figures, e.g. of a paper's column.
+        installed: as of :func:`~seu_bench.results.read_leaderboards`.
 
     Raises:
         ResultsError: there are no records, none that can be reported, or nothing can be written there.
@@ -141,7 +144,7 @@ def write_report(
     folder = page.parent / "figures"
     refuse_link(folder, "remove it; figures can be made again at any time")
     require_records(results)
-    made = read_leaderboards(results, metrics)
+    made = read_leaderboards(results, metrics, installed)
     boards = [it for it in made.boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
     outside = made.excluded(benchmark)
     if not boards:
