@@ -15,6 +15,7 @@ from seu_bench.cli.tables import literal, new_table
 from seu_bench.errors import RequestError
 from seu_bench.results import comparison
 from seu_bench.results.building import read_leaderboards
+from seu_bench.results.leaderboard import count
 from seu_bench.results.metric import Metric
 from seu_bench.results.record_files import find_record
 from seu_bench.results.record_metrics import METRICS, known_metric
@@ -93,7 +94,7 @@ def _seed_tables(seeds: comparison.SeedComparison, metrics: Mapping[str, Metric]
     for place, other in enumerate(seeds.others):
         found = {known_metric(name, metrics): (name, its[place]) for name, its in seeds.metrics.items()}
         pairs = max((each.pairs for _, each in found.values()), default=0)
-        title = f"over {pairs} common seeds: {other.configuration} less {seeds.one.configuration}"
+        title = f"over {count(pairs, 'common seed')}: {other.configuration} less {seeds.one.configuration}"
         rows = [(it.column or name, *comparison.difference_cells(each, it)) for it, (name, each) in found.items()]
         yield from (new_table(title, headings, rows, pad=0), "")
     yield comparison.MEANING

@@ -193,7 +193,13 @@ def compare_over_seeds(
 
 
 def difference_cells(found: PairedDifference, metric: Metric) -> tuple[str, str, str, str, str]:
-    """Format a difference of a metric by :data:`HEADINGS`, in the unit of its column; ``-``: unknown."""
+    """Format a difference of a metric by :data:`HEADINGS`, in the unit of its column; ``-``: unknown.
+
+    What is the same in every seed, such as a number of parameters, is no sample: it is told, and nothing is tested.
+    """
+    if found.std == 0:
+        told = _format_signed(found.mean or 0.0, metric), "-", "-", "-"
+        return *told, "same difference in every seed" if found.mean else "equal in every seed"
     p_holm, interval = found.p_holm, "-"
     if found.low is not None and found.high is not None:
         interval = f"{_format_signed(found.low, metric)} to {_format_signed(found.high, metric)}"

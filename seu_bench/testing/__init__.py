@@ -1,4 +1,4 @@
-"""Contract tests that any plugin can run on itself, and tiny streams to run them on. Needs pytest.
+"""Contract tests that any plugin can run on itself, and tiny streams to run them on.
 
 - ``contract``: :class:`StrategyContract`, and :class:`FrozenGrowthContract` for strategies that never forget
 - ``kinds``: contracts of backbones, encoders, data sets, benchmarks, metrics and loggers
@@ -18,11 +18,6 @@ Example:
 """
 
 from __future__ import annotations
-
-try:
-    import pytest as _pytest  # noqa: F401
-except ImportError as error:
-    raise ImportError("seu_bench.testing needs pytest, which seu-bench does not bring: pip install pytest") from error
 
 from seu_bench.testing.contract import FrozenGrowthContract, StrategyContract
 from seu_bench.testing.kinds import (

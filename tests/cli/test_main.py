@@ -38,6 +38,14 @@ def test_starts_quickly(arguments: list[str]) -> None:
     assert done.stderr == "heavy: []\n"
 
 
+def test_no_file_of_the_working_folder_takes_the_place_of_a_package(tmp_path: Path) -> None:
+    """Also where Python is asked for the module, which puts that folder first."""
+    (tmp_path / "click.py").write_text("raise SystemExit('of the working folder')")
+    command = [sys.executable, "-m", "seu_bench", "list", "strategies", "naive"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_help_names_every_command(command: Command) -> None:
     """Every command and every option has a help text; importing the package takes no time."""
     answer = command("--help")

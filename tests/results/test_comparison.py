@@ -21,9 +21,12 @@ from seu_bench.results.comparison import (
     compare,
     compare_over_benchmarks,
     compare_over_seeds,
+    difference_cells,
 )
 from seu_bench.results.record import Environment, Record, StageRecord
 from seu_bench.results.record_files import read_records
+from seu_bench.results.record_metrics import METRICS
+from seu_bench.results.statistics import compare_paired
 
 RECORDS = Path(__file__).resolve().parents[1] / "support" / "sample_records"
 
@@ -180,6 +183,16 @@ class TestOverSeeds:
         said = found["over_seeds"]["others"][0]["metrics"]["acc"]
         assert (said["pairs"], said["comparisons"], said["verdict"]) == (4, 2, "significant")
         assert "over seeds: no comparison" in command("compare", "--results", results, "run-001", "run-002").out
+
+    def test_what_does_not_vary_is_not_tested(self, command: Command, results: Path) -> None:
+        """Equal in every seed, or different by the same: no p value says more."""
+        out = command("compare", "--results", results, "run-009", "run-005", "run-001").out
+        told = [" ".join(part.split()) for part in out.split("over 4 common seeds: ")[1:]]
+        assert "acc (%) 0.00 - - - equal in every seed" in told[0]
+        assert difference_cells(compare_paired([({0: 3.0, 1: 4.0}, {0: 1.0, 1: 2.0})])[0], METRICS["params_total"]) == (
+            *("+0.000", "-", "-", "-"),
+            "same difference in every seed",
+        )
 
 
 #: Mean accuracies on each benchmark: a is always the best of four, the others change places.
