@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -214,7 +216,11 @@ def _hint(error: click.ClickException) -> str:
     name = error.option_name.lstrip("-").replace("-", "_")
     if name == "seeds":
         return "hint: give one --seed, or several to seu-bench sweep --seeds"
-    return f"hint: options of a strategy follow -o, as in -o {name}=VALUE; seu-bench list strategies NAME shows them"
+    from seu_bench.config.options import ELSEWHERE  # imports pydantic, which --help does without
+
+    value = dict(pairwise(sys.argv)).get(error.option_name, "VALUE")
+    meant = shlex.quote(f"{ELSEWHERE.get(name, name)}={value}")
+    return f"hint: options of a strategy follow -o, as in -o {meant}; seu-bench list strategies NAME shows them"
 
 
 def _discard_output() -> None:

@@ -152,7 +152,8 @@ def build_options(model: type[OptionsT], owner: str, *layers: Mapping[str, Any])
         raise OptionError(
             f"options of {owner} do not fit: " + "; ".join(faults),
             where=owner,
-            remedy=f"the options of {owner} are: {', '.join(known) or 'none'}",
+            remedy=f"the options of {owner} are: {', '.join(known) or 'none'}"
+            + ("; --strategy NAME chooses another one" if owner.startswith("strategy ") else ""),
         )
     return options
 

@@ -68,7 +68,10 @@ def test_missing_references_of_a_benchmark_file(command: Command, tmp_path: Path
     ("given", "told"),
     [
         ("run -o lr=0.1 --strategy naive", "did you mean 'learning_rate'?"),
-        ("run --strategy naive --epochs 3", "-o epochs=VALUE"),
+        ("run --strategy naive --epochs 3", "-o epochs=3;"),
+        ("run --strategy naive --lr=0.1", "-o learning_rate=VALUE;"),
+        ("run -o backbone=resnet18", "--strategy NAME chooses another one"),
+        ("run --benchmark cifar100", "did you mean 'split_cifar100'?"),
         ("leaderboard --sort accuracy --results results/published/evidence/canon", "did you mean 'acc'?"),
         ("run --strategy naive -o backbone=resnet50", "give backbone=timm:resnet50"),
         ("rum", "did you mean 'run'?"),
