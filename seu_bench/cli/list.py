@@ -33,7 +33,7 @@ _GIVEN: Final[Mapping[str, str]] = {
 _DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
     "strategy": ("title", "components", "presets", "scenarios", "reference"),
     "metric": ("unit", "higher_is_better", "column"),
-    "benchmark": ("title", "version", "default_protocol", "citation"),
+    "benchmark": ("title", "version", "default_protocol"),
 }
 #: Kinds whose options a protocol may set, and those options that each protocol has a value of.
 _CONFIGURED: Final = ("strategy", "searcher", "creator")
@@ -124,8 +124,7 @@ def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
     if kind.singular == "benchmark":
         protocols = about.protocols.items()
         document["protocols"] = [{"name": it, "summary": spec.summary, "ranked": spec.ranked} for it, spec in protocols]
-    else:
-        document |= {"citation": entry.citation} if entry.citation else {}
+    document |= {"citation": entry.citation} if entry.citation else {}
     if hasattr(entry.factory, "options"):
         form = _GIVEN.get(kind.singular, "{key}")
         options = describe_options(entry.factory.options)

@@ -302,10 +302,12 @@ def test_names_and_citations_are_as_papers_have_them(seeds: int, tmp_path: Path,
     headings, first, _, last = parsed(latex)
     assert headings[:3] == ["rank", "method", r"\shortstack[r]{acc \\ (\%)}"]
     assert first[1] == r"ER-ACE (x=1)~\cite{caccia2022new}" and last[1] == "stranger"
-    assert r"permuted MNIST, 10 tasks~\cite{pmnist}, task-incremental, protocol quick (8 epochs)" in caption
+    assert r"permuted MNIST, 10 tasks~\cite{wang2020lifelong," in caption
+    assert r"goodfellow2013empirical}, task-incremental, protocol quick (8 epochs)" in caption
     assert [r"\pm" in latex, "over 3 seeds" in caption, "One seed." in caption] == [seeds > 1, seeds > 1, seeds == 1]
     assert "version" not in caption and board.data_fingerprint not in caption and "not tuned" in caption
-    assert {*re.findall(r"cite\{(.*?)\}", latex)} == {*bibtex_entries(to_bibtex([board]))}
+    cited = ",".join(re.findall(r"cite\{(.*?)\}", latex)).split(",")
+    assert {*cited} == {*bibtex_entries(to_bibtex([board]))}
     assert "er\\_ace" in to_latex(replace(board, installed={}))
     written = {
         form: command("leaderboard", "--results", tmp_path, "--format", form).out for form in ("latex", "bibtex")

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Registry
+from seu_bench.results.formats import to_bibtex
 from seu_bench.results.names import bibtex_entries, display_label, display_name, resolve_citation
 
 KINDS = Registry().kinds
@@ -41,14 +43,18 @@ def test_every_built_in_has_a_display_name_and_every_reference_is_cited() -> Non
     """A key that is misspelled, or that nobody cites, is seen."""
     titles = [entry.title for entry in KINDS["strategies"].values() if entry.package == "seu-bench"]
     assert len(set(titles)) == len(titles) > 40 and not {"er_ace", "seu"} & {*titles}
-    stated = {name: str(getattr(entry.factory, "citation", "")) for name, entry in KINDS["strategies"].items()}
-    cited = {name: bibtex_entries(KINDS["strategies"][name].citation) for name, text in stated.items() if text}
+    entries = [*KINDS["strategies"].values(), *KINDS["benchmarks"].values()]
+    stated = {entry.name: str(getattr(entry.factory, "citation", "")) for entry in entries}
+    cited = {entry.name: bibtex_entries(entry.citation) for entry in entries if stated[entry.name]}
     assert all(len(cited[name]) == len(stated[name].split()) for name in cited)
+    assert KINDS["benchmarks"].keys() <= {*cited}
     every = bibtex_entries(REFERENCES.read_text("utf-8"))
     assert {key for found in cited.values() for key in found} == set(every)
     for entry in every.values():
         assert {"title", "author", "year"} <= {*re.findall(r"^  (\w+) += \{", entry, re.MULTILINE)}, entry
     assert all(entry.title != name for name, entry in KINDS["benchmarks"].items())
+    title = yaml.safe_load((REFERENCES.parents[2] / "CITATION.cff").read_text("utf-8"))["title"]
+    assert f"title  = {{{title}}}" in to_bibtex([])
 
 
 def test_names_are_read_without_importing_a_method() -> None:
