@@ -1,5 +1,4 @@
-"""EASE (D.-W. Zhou et al., "Expandable Subspace Ensemble for Pre-Trained Model-Based Class-Incremental Learning", CVPR
-2024): adapters for each task, and prototypes of all classes in the features of each."""
+"""EASE (Zhou et al., CVPR 2024): adapters for each task, and prototypes of all classes in the features of each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""DEN (J. Yoon, E. Yang, J. Lee, S. J. Hwang, "Lifelong Learning with Dynamically Expandable Networks", ICLR 2018,
-arXiv:1708.01547)."""
+"""DEN (Yoon et al., ICLR 2018, arXiv:1708.01547)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Learn to Grow (X. Li et al., "Learn to Grow: A Continual Structure Learning Framework for Overcoming Catastrophic
-Forgetting", ICML 2019, arXiv:1904.00310) as the SEU paper compares it."""
+"""Learn to Grow (Li et al., ICML 2019, arXiv:1904.00310) as the SEU paper compares it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""CPG (C.-Y. Hung, C.-H. Tu, C.-E. Wu, C.-H. Chen, Y.-M. Chan, C.-S. Chen, "Compacting, Picking and Growing for
-Unforgetting Continual Learning", NeurIPS 2019)."""
+"""CPG: compacting, picking and growing (Hung et al., NeurIPS 2019)."""
 
 from __future__ import annotations
 

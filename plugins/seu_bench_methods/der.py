@@ -1,5 +1,4 @@
-"""DER (S. Yan, J. Xie, X. He, "DER: Dynamically Expandable Representation for Class Incremental Learning", CVPR 2021),
-without its pruning."""
+"""DER: dynamically expandable representation (Yan et al., CVPR 2021), without its pruning."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Deep generative replay (H. Shin, J. K. Lee, J. Kim, J. Kim, "Continual Learning with Deep Generative Replay",
-NeurIPS 2017, arXiv:1705.08690)."""
+"""Deep generative replay (Shin et al., NeurIPS 2017, arXiv:1705.08690)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""ER-ACE (L. Caccia et al., "New Insights on Reducing Abrupt Representation Change in Online Continual Learning",
-ICLR 2022)."""
+"""ER-ACE: replay with asymmetric cross-entropy (Caccia et al., ICLR 2022)."""
 
 from __future__ import annotations
 

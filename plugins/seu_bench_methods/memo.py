@@ -1,5 +1,4 @@
-"""MEMO (D.-W. Zhou, Q.-W. Wang, H.-J. Ye, D.-C. Zhan, "A Model or 603 Exemplars: Towards Memory-Efficient
-Class-Incremental Learning", ICLR 2023)."""
+"""MEMO: memory-efficient expandable models (Zhou et al., ICLR 2023)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""PackNet (A. Mallya, S. Lazebnik, "PackNet: Adding Multiple Tasks to a Single Network by Iterative Pruning", CVPR
-2018)."""
+"""PackNet: tasks packed into one network by pruning (Mallya & Lazebnik, CVPR 2018)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""RanPAC: ridge regression on a random projection (M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den
-Hengel, "RanPAC: Random Projections and Pre-trained Models for Continual Learning", NeurIPS 2023)."""
+"""RanPAC: ridge regression on a random projection (McDonnell et al., NeurIPS 2023)."""
 
 from __future__ import annotations
 

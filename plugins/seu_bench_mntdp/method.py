@@ -1,5 +1,4 @@
-"""MNTDP, modular networks with task-driven priors (T. Veniat, L. Denoyer, M. Ranzato, "Efficient Continual Learning
-with Modular Networks and Task-Driven Priors", ICLR 2021, arXiv:2012.12631)."""
+"""MNTDP: modular networks with task-driven priors (Veniat et al., ICLR 2021, arXiv:2012.12631)."""
 
 from __future__ import annotations
 
