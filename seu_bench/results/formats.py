@@ -11,7 +11,7 @@ from typing import Final
 
 from seu_bench._version import __version__
 from seu_bench.metrics import chance_acc, mixed_score
-from seu_bench.results.labels import adjective, as_mapping, definition
+from seu_bench.results.labels import as_mapping, definition
 from seu_bench.results.leaderboard import (
     FRONT,
     REFERENCE,
@@ -24,7 +24,7 @@ from seu_bench.results.leaderboard import (
     mean_and_deviation,
 )
 from seu_bench.results.metric import Metric
-from seu_bench.results.names import bibtex_entries, display_name
+from seu_bench.results.names import bibtex_entries, display_benchmark
 from seu_bench.results.record import Record
 from seu_bench.results.statistics import FEWEST_PAIRS, LEVEL, SampleSummary
 from seu_bench.utils.text import escape_latex, escape_markdown, printable, spreadsheet_cell
@@ -235,10 +235,10 @@ def _cite(kind: str, name: str, board: Leaderboard) -> str:
 def _caption(board: Leaderboard, seeds: Collection[int], tuned: Collection[bool]) -> Iterator[str]:
     """The setting in sentences of LaTeX: benchmark, scenario, protocol, seeds, whether anything was tuned."""
     record = board.rows[0].record if board.rows else None
-    title = display_name("benchmarks", board.benchmark, board.installed)
-    place = f"{adjective(board.scenario)}, protocol {board.protocol}"
+    title = display_benchmark(record, board.installed) if record else board.benchmark
+    place = f"protocol {board.protocol}" if board.scenario != "task" else f"task-incremental, protocol {board.protocol}"
     place += f" ({budget})" if record and (budget := _budget(record)) else ""
-    place += f", {board.tasks} tasks" if board.tasks is not None else ""
+    place += f", {board.tasks} tasks" if board.tasks is not None and "tasks" not in title else ""
     place += f", NOT RANKED ({board.unranked})" if board.unranked is not None else ""
     cited = _cite("benchmarks", board.benchmark, board)
     yield rf"{escape_latex(title)}{cited}, {escape_latex(place)}, by seu-bench~\cite{{{_KEY}}}."

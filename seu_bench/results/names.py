@@ -72,8 +72,11 @@ def display_label(label: str, installed: Installed) -> str:
 
 
 def display_benchmark(record: Record, installed: Installed) -> str:
-    """Return the display name of a record's benchmark, with the scenario where that is not ``task``."""
+    """Return the display name of a record's benchmark, with the scenario where that is not ``task``; a number of tasks
+    in it is the record's."""
     name = display_name("benchmarks", record.benchmark, installed)
+    if record.task_names:
+        name = re.sub(r"\b\d+ tasks\b", f"{len(record.task_names)} tasks", name)
     is_told = record.scenario == "task" or adjective(record.scenario) in name
     return name if is_told else f"{name}, {adjective(record.scenario)}"
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.shown import a_record
 
 from seu_bench.plugin.methods import MethodFactory
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.formats import to_bibtex
-from seu_bench.results.names import bibtex_entries, display_label, display_name, resolve_citation
+from seu_bench.results.names import bibtex_entries, display_benchmark, display_label, display_name, resolve_citation
 
 KINDS = Registry().kinds
 REFERENCES = Path(__file__).resolve().parents[2] / "plugins" / "seu_bench_kit" / "references.bib"
@@ -94,6 +95,13 @@ def test_labels(label: str, shown: str) -> None:
     assert display_label(label, KINDS) == shown
     assert display_label(label, {}) == " ".join(label.replace("\x1b", " ").split())
     assert display_name("benchmarks", label, KINDS) == display_label(label, {})
+
+
+def test_benchmarks() -> None:
+    """With the scenario, and as many tasks as were learned."""
+    record = a_record(2, benchmark="split_cifar100_class", scenario="class", task_names=("a", "b"))
+    assert display_benchmark(record, KINDS) == "CIFAR-100, 2 tasks, class-incremental"
+    assert display_benchmark(record, {}) == "split_cifar100_class, class-incremental"
 
 
 def test_citations_of_strangers() -> None:
