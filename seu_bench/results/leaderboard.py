@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -242,8 +243,12 @@ class Leaderboard:
         return replace(self, rows=rows, views=(*self.views, f"{what}{_explain_exclusion(gone)}"))
 
     def with_display_names(self) -> Leaderboard:
-        """The leaderboard with rows called as papers call them, which tell strategies apart no more than these do."""
-        rows = [replace(row, configuration=display_label(row.configuration, self.installed)) for row in self.rows]
+        """The leaderboard with rows called as papers call them, without what :attr:`settings` says of all of them."""
+        texts = "|".join(re.escape(f"{key}={format_option(value)}") for key, value in self.changed.items()) or "(?!)"
+        one = f"(?:{texts})"
+        shared = re.compile(rf" \({one}(?:, {one})*\)|, {one}(?=[,)])|(?<=\()(?:{one}, )+")
+        labels = [display_label(shared.sub("", row.configuration), self.installed) for row in self.rows]
+        rows = [replace(row, configuration=label) for row, label in zip(self.rows, labels, strict=True)]
         return replace(self, rows=tuple(rows))
 
     def document(self) -> dict[str, Any]:

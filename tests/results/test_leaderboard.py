@@ -8,6 +8,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,10 @@ class TestConditions:
         assert all(said in text for text in (answer, to_markdown(board), board._repr_html_()))
         assert said[1:] in to_latex(board).partition(r"\label")[0]
         assert "ewc (rate=0.7, precision=bf16)" in names(board)
+        assert {"ewc (rate=0.7)", "nearest_mean"} <= {*names(board.with_display_names())}
+        labels = ["ewc (epochs=1, precision=bf16)", "ewc (epochs=1, precision=bf16, x=2)", "ewc (x=2, epochs=1)"]
+        rows = [replace(board.rows[0], configuration=label) for label in labels]
+        assert names(replace(board, rows=rows).with_display_names()) == ["ewc", "ewc (x=2)", "ewc (x=2)"]
 
     def test_only_what_differs_from_the_protocol(self, tmp_path: Path, put: Put) -> None:
         """No changes: a default, what the protocol says, also for a strategy alone, and what its tuning chose."""
