@@ -24,7 +24,7 @@ from scripts.evidence.page import CONFIGURATIONS, KINDS, OVER_BENCHMARKS, PAGE, 
 from scripts.evidence.publish import publish
 from scripts.evidence.runs import EVIDENCE
 from scripts.evidence.transfer_long import draw, long_run
-from seu_bench.results import write_report
+from seu_bench.results import Layout, write_report
 
 
 def make_figures() -> None:
@@ -38,7 +38,7 @@ def make_figures() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             # A report leaves far more figures than the page shows.
             shutil.copytree(EVIDENCE / name, scratch, dirs_exist_ok=True)
-            written = write_report(Path(scratch), top=CONFIGURATIONS)
+            written = write_report(Path(scratch), top=CONFIGURATIONS, layout=Layout())
             for figure in written.figures:
                 if figure.suffix == ".svg" and figure.stem.endswith((*KINDS, *OVER_BENCHMARKS)):
                     shutil.copy(figure, folder)

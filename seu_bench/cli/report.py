@@ -1,4 +1,4 @@
-"""``seu-bench report``: one HTML page and its figures, made from records."""
+"""``seu-bench report``: one HTML page, and figures where asked for, made from records."""
 
 from __future__ import annotations
 
@@ -20,38 +20,34 @@ def _layout(value: str) -> Layout:
     from seu_bench.results.report.drawing import Layout
 
     try:
-        return Layout.of(value)
+        return Layout() if value == "page" else Layout.of(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
 @quiet_option
 @request_command("results")
-@click.option(
-    "--output",
-    default=None,
-    metavar="PATH",
-    help="HTML page to write; figures go beside it [default: report.html in the results].",
-)
+@click.option("--output", default=None, metavar="PATH", help="HTML page [default: report.html in the results].")
 @click.option("--benchmark", default=None, shell_complete=names_of("benchmarks"), help="Only this benchmark.")
 @click.option("--protocol", default=None, help="Only this protocol.")
 @click.option(
     "--top", type=click.IntRange(0, 24), default=8, help="Most configurations drawn in each group; 0: none [8]."
 )
 @click.option(
-    "--column-width",
+    "--figures",
     "layout",
     type=_layout,
-    default=None,
-    metavar="WIDTH",
-    help="Width of figures for a paper: 3.25in, 8.25cm or 234pt; or its venue, such as icml, with its fonts.",
+    is_flag=False,
+    flag_value="page",
+    metavar="[WIDTH]",
+    help="Also write figures as PDF, SVG and PNG: 3.25in, 8.25cm or 234pt wide, or for a venue, such as icml.",
 )
 def report(
     results: Path, output: str | None, benchmark: str | None, protocol: str | None, top: int, layout: Layout | None
 ) -> None:
-    """Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG.
+    """Write a report: one HTML page with interactive charts, which needs no network.
 
-    It is made from records alone, and can be repeated at any time. For a paper: seu-bench report --column-width icml
+    It is made from records alone, and can be repeated at any time. Figures for a paper: seu-bench report --figures icml
     """
     from seu_bench.results.report.page import write_report
 

@@ -204,7 +204,17 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
         r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"  \caption{{{caption}}}",
         rf"  \label{{tab:{re.sub('[^A-Za-z0-9-]', '-', board.name)}}}",
-        *[f"  {it}" for it in _tabular(headings, [body[:learners], body[learners:]], alignment, names)],
+        rf"  \begin{{tabular}}{{{alignment}{'r' * len(names)}}}",
+        r"  \toprule",
+        _latex_line(headings),
+        *[
+            line
+            for part in (body[:learners], body[learners:])
+            if part
+            for line in [r"  \midrule", *map(_latex_line, part)]
+        ],
+        r"  \bottomrule",
+        r"  \end{tabular}",
         r"  \par\smallskip",
         rf"  \begin{{minipage}}{{\linewidth}}\footnotesize {' '.join(said[len(settings) :])}\end{{minipage}}",
         r"\end{table}",
@@ -264,22 +274,8 @@ def _budget(record: Record) -> str:
     return ", ".join(f"{value:,} {what}" for what, value in found.items() if isinstance(value, int))
 
 
-def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of plain text as a ``tabular`` of LaTeX: the first column to the left, the others to the right."""
-    body = [[escape_latex(cell) for cell in row] for row in rows]
-    return "\n".join(_tabular([*map(escape_latex, headings)], [body], "l", headings[1:])) + "\n"
-
-
-def _tabular(
-    headings: Sequence[str], sections: Sequence[Sequence[Sequence[str]]], alignment: str, numbers: Sequence[str]
-) -> list[str]:
-    def line(texts: Sequence[str]) -> str:
-        return " & ".join(texts) + r" \\"
-
-    lines = [rf"\begin{{tabular}}{{{alignment}{'r' * len(numbers)}}}", r"\toprule", line(headings)]
-    for section in filter(None, sections):
-        lines += [r"\midrule", *map(line, section)]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
+def _latex_line(texts: Sequence[str]) -> str:
+    return rf"  {' & '.join(texts)} \\"
 
 
 def _latex_value(metric: Metric, found: SampleSummary | None, standing: Standing | None) -> str:

@@ -19,7 +19,7 @@ from support.commands import Command
 from seu_bench.errors import OptionError
 from seu_bench.plugin.registry import Registry
 from seu_bench.results.building import read_leaderboards
-from seu_bench.results.formats import plain_table, to_bibtex, to_latex, to_markdown, usual_columns
+from seu_bench.results.formats import to_bibtex, to_latex, to_markdown, usual_columns
 from seu_bench.results.leaderboard import SHORT_NAMES, Leaderboard, not_dominated, parse_view
 from seu_bench.results.names import bibtex_entries, resolve_citation
 from seu_bench.utils.text import escape_latex
@@ -333,14 +333,6 @@ def hostile_board(put: Put) -> None:
         put(seed, 0.3)
 
 
-def test_a_table_of_plain_text() -> None:
-    assert parsed(plain_table(["run & seed", "acc (%)"], [["a_b", "1 ± 2"], ["[x]", "-"]])) == [
-        [r"run \& seed", r"acc (\%)"],
-        [r"a\_b", r"1 $\pm$ 2"],
-        ["{[}x{]}", "-"],
-    ]
-
-
 def test_escaped_text_is_on_one_line() -> None:
     assert escape_latex("a\n\\b\x1b") == r"a \textbackslash{}b"
     assert escape_latex("a-b--c''d'") == "a-b-{}-c'{}'d'"
@@ -358,7 +350,6 @@ def test_it_compiles(tmp_path: Path, put: Put) -> None:
     board = replace(board, installed=installed)
     (tmp_path / "methods.bib").write_text(to_bibtex([board]), encoding="utf-8")
     tables = to_latex(board) + to_latex(board, list(board.columns)).replace(r"\label", r"\footnotesize % ")
-    tables += plain_table(["a", "b"], [[HOSTILE, ODD]])
     preamble = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
     end = r"\bibliographystyle{plain}\bibliography{methods}\end{document}"
     (tmp_path / "page.tex").write_text(f"{preamble}\n{tables}{end}\n", encoding="utf-8")

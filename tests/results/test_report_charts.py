@@ -29,6 +29,7 @@ from seu_bench.results.report.charts import (
     compare,
     style,
     styles_of,
+    task_labels,
 )
 from seu_bench.results.report.drawing import draw, render
 from seu_bench.results.report.plotting import plotly_figure
@@ -63,7 +64,7 @@ class TestValues:
         final = 100 * statistics.fmean(float(record.metrics["acc"] or 0) for record in runs("joint"))
         assert joint.look == "across" and joint.y == pytest.approx([final] * 5)
         head, first, last = chart.table()
-        assert head[1:] == tuple(f"after learning task {task}" for task in range(5))
+        assert head[1:] == tuple(f"after learning task {task}" for task in range(1, 6))
         assert first[:2] == ("naive", f"{naive.y[0]:.1f} ± {naive.std[0]:.1f}")
         assert last == ("reference: joint", "-", "-", "-", "-", f"{final:.1f}")
 
@@ -104,6 +105,14 @@ class TestValues:
         record = published("naive", 0)
         odd = configuration(record.model_copy(update={"metrics": record.metrics | {"params_total": value}}))
         assert render(accuracy_against("params_total", [odd]), Layout())["png"].startswith(b"\x89PNG")
+
+
+def test_tasks_have_the_names_of_their_classes() -> None:
+    """Where these are the same in all runs."""
+    names = (("maple", "oak", *"abcdefgh"), ("a" * 40,))
+    known = published("naive", 0).model_copy(update={"task_class_names": names})
+    assert task_labels([configuration(known)]) == ["1: maple, oak, a, +7", f"2: {'a' * 15}…", "3", "4", "5"]
+    assert task_labels([configuration(known, published("naive", 2))]) == ["1", "2", "3", "4", "5"]
 
 
 #: Mean accuracies on each benchmark: a is always the best of four, the others change places.

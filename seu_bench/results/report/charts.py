@@ -27,6 +27,8 @@ Values: TypeAlias = NDArray[np.float64]
 Look: TypeAlias = Literal["line", "point", "across", "step"]
 #: Configurations of a diagram of ranks, of which the table has more; columns of a table that is not turned.
 MOST_RANKED, _MOST_COLUMNS = 24, 24
+#: Letters of the names of a task's classes.
+_MOST_LETTERS: Final = 16
 #: Metrics of size and cost that accuracy is drawn against, and what they are called.
 SIZES: Final = {"memory_bytes": "memory", "params_total": "parameters", "train_flops": "operations"}
 _BAND: Final = "Means over seeds with one standard deviation (n - 1); what was not measured is a gap."
@@ -133,7 +135,7 @@ class Configuration:
     def metric(self, name: str, factor: float = 1.0) -> SeedSummary:
         """Summarise a metric of the records times ``factor``; NaN where it cannot be that, in a stranger's record."""
         values = np.array([run.metrics.get(name) for run in self.runs], dtype=float)
-        highest = 1.0 if name in ("acc", "mixed_score") else math.inf
+        highest = 1.0 if known_metric(name).unit == "fraction" else math.inf
         return over_seeds(np.where((values >= 0) & (values <= highest), values, np.nan) * factor)
 
 
@@ -165,6 +167,7 @@ class Chart:
     numbers: Sequence[Sequence[str]] = ()  # headings and rows of its table where they are not those of its values
     is_log: bool = False  # in x
     categories: Sequence[str] = ()  # names at 0, 1, ... from the top, in place of y
+    tasks: Sequence[str] = ()  # at 1, 2, ... of x, and of y of a matrix
     span: tuple[float, float] | None = None  # shaded
 
     def table(self) -> list[Sequence[str]]:
@@ -175,17 +178,16 @@ class Chart:
     def _rows(self) -> Iterator[Sequence[str]]:
         shown = [each for each in self.series if each.look != "step"]
         if self.matrices:
-            most = max(map(len, self.matrices.values()))
-            yield ("configuration", self.y, *(f"{self.x} {place} (%)" for place in range(most)))
+            yield ("configuration", self.y, *(f"{self.x} {task} (%)" for task in self.tasks))
             for title, matrix in self.matrices.items():
-                for row, values in enumerate(matrix):
-                    yield (title, str(row), *map(text_of, values), *["-"] * (most - len(values)))
+                for task, values in zip(self.tasks, matrix, strict=False):
+                    yield (title, task, *map(text_of, values), *["-"] * (len(self.tasks) - len(values)))
         elif self.is_log:
             yield ("configuration", self.x, self.y)
             yield from ((each.name, _cells(each.x, each.x_std, 3)[0], _cells(each.y, each.std, 2)[0]) for each in shown)
         else:
-            most = max(len(each.x) for each in shown)
-            yield ("configuration", *(f"{self.x} {place}" for place in range(most)))
+            most = len(self.tasks)
+            yield ("configuration", *(f"{self.x} {task}" for task in self.tasks))
             for each in shown:
                 cells = _cells(each.y, each.std, 1) + ["-"] * (most - len(each.x))
                 yield (each.name, *(cells if each.look == "line" else ["-"] * (most - 1) + cells[-1:]))
@@ -204,16 +206,31 @@ def _cells(values: Values, std: Values | None, decimals: int) -> list[str]:
     return [text_of(float(value), float(own), decimals) for value, own in zip(values, deviations, strict=True)]
 
 
-def compare(drawn: Sequence[Configuration], references: Sequence[Configuration]) -> list[Chart]:
-    """Make the charts that compare the configurations of a group; of references what compares with them."""
+def task_labels(configurations: Sequence[Configuration]) -> list[str]:
+    """Number tasks from 1, with the names of their classes where all runs have the same: ``1: oak, elm, +8``."""
+    known = {run.task_class_names for each in configurations for run in each.runs}
+    named, tasks = known.pop() if len(known) == 1 else (), range(max(each.tasks for each in configurations))
+    return [f"{task + 1}: {_shorten(named[task])}" if named[task : task + 1] else str(task + 1) for task in tasks]
+
+
+def _shorten(names: Sequence[str]) -> str:
+    names = [name if len(name) <= _MOST_LETTERS else f"{name[: _MOST_LETTERS - 1]}…" for name in names]
+    ends = itertools.accumulate(len(name) + 2 for name in names)
+    shown = max(1, sum(end <= _MOST_LETTERS for end in ends))
+    return ", ".join([*names[:shown], *([f"+{len(names) - shown}"] if len(names) > shown else [])])
+
+
+def compare(drawn: Sequence[Configuration], references: Sequence[Configuration], accuracy: str = "acc") -> list[Chart]:
+    """Make the charts that compare the configurations of a group, that of size first; of references what compares."""
     measured = [size for size in SIZES if any(math.isfinite(float(each.metric(size).mean)) for each in drawn)]
-    sizes = [accuracy_against(size, drawn, references) for size in measured]
-    return [average_accuracy(drawn, references), *sizes, accuracy_matrices(drawn)]
+    sizes = [accuracy_against(size, drawn, references, accuracy) for size in measured]
+    return [*sizes[:1], average_accuracy(drawn, references), *sizes[1:], accuracy_matrices(drawn)]
 
 
 def average_accuracy(drawn: Sequence[Configuration], references: Sequence[Configuration] = ()) -> Chart:
     """Chart the average accuracy on the tasks learned so far, after each task; references are lines across."""
-    places = np.arange(max(each.tasks for each in (*drawn, *references)), dtype=float)
+    tasks = task_labels((*drawn, *references))
+    places = np.arange(1, len(tasks) + 1, dtype=float)
     series = [Series(each.title, each.style, "line", places[: each.tasks], *each.averages) for each in drawn]
     for each in references:
         accuracy = np.full(len(places), each.metric("acc", 100).mean)
@@ -224,17 +241,20 @@ def average_accuracy(drawn: Sequence[Configuration], references: Sequence[Config
         "Average accuracy on the tasks learned so far",
         _BAND + _what_references_are(references) + basis((*drawn, *references)),
         "after learning task",
-        "average accuracy on the tasks learned so far (%)",
+        "average accuracy (%)",
         series,
+        tasks=tasks,
     )
 
 
-def accuracy_against(metric: str, drawn: Sequence[Configuration], references: Sequence[Configuration] = ()) -> Chart:
-    """Chart final accuracy over a metric of :data:`SIZES` with the front; references are hollow."""
+def accuracy_against(
+    metric: str, drawn: Sequence[Configuration], references: Sequence[Configuration] = (), upwards: str = "acc"
+) -> Chart:
+    """Chart an accuracy over a metric of :data:`SIZES` with the front; references are hollow."""
     points: list[Series] = []
     front: list[tuple[float, float]] = []
     for each in (*drawn, *references):
-        accuracy, size = each.metric("acc", 100), each.metric(metric, UNITS[METRICS[metric].unit].factor)
+        accuracy, size = each.metric(upwards, 100), each.metric(metric, UNITS[METRICS[metric].unit].factor)
         if math.isfinite(float(accuracy.mean)) and float(size.mean) > 0:
             x, x_std, y, std = (np.atleast_1d(values) for values in (*size, *accuracy))
             points.append(Series(each.title, each.style, "point", x, y, std, x_std, each.reference is not None))
@@ -248,9 +268,9 @@ def accuracy_against(metric: str, drawn: Sequence[Configuration], references: Se
         f"accuracy-{SIZES[metric]}",
         f"Accuracy against {SIZES[metric]}",
         "Further left and higher is better; steps are the front of those drawn: nothing is above it or left of it. "
-        f"{_BAND}{_what_references_are(references)}{basis((*drawn, *references))}",
+        f"Upwards: {METRICS[upwards].summary}. {_BAND}{_what_references_are(references)}{basis((*drawn, *references))}",
         METRICS[metric].column or metric,
-        "average accuracy after the last task (%)",
+        (METRICS[upwards].column or upwards).replace("acc ", "accuracy "),
         points,
         is_log=True,
     )
@@ -266,6 +286,7 @@ def accuracy_matrices(drawn: Sequence[Configuration]) -> Chart:
         "accuracy on task",
         "after learning task",
         matrices={each.title: over_seeds(each.matrices).mean for each in drawn},
+        tasks=task_labels(drawn),
     )
 
 

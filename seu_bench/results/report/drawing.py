@@ -21,9 +21,6 @@ import matplotlib.style
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -53,6 +50,12 @@ _STYLE: Final[dict[str, Any]] = {
 #: Sizes of texts on a page; in print they are a point smaller, or those of the venue.
 _PAGE: Final = {"font.size": 9.0, "axes.labelsize": 9.0, "axes.titlesize": 9.5, "legend.fontsize": 8.5}
 _PAGE.update({"xtick.labelsize": 8.0, "ytick.labelsize": 8.0})
+#: Metadata by format: who made a file, by which version and when would be other bytes each time.
+_NOTHING: Final[dict[str, dict[str, Any]]] = {
+    "pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
+    "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
+    "png": {"Software": None},
+}
 _THIN: Final = {"lines.linewidth": 1.2, "lines.markersize": 4.5}
 
 
@@ -108,12 +111,20 @@ class Layout:
 def render(chart: Chart, layout: Layout) -> dict[str, bytes]:
     """Draw a chart; return the contents of its files by format."""
     title, caption = printable(chart.heading), printable(chart.caption)
+    files: dict[str, bytes] = {}
     with matplotlib.style.context(_STYLE | layout.settings, after_reset=True), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # browsers have others
         figure = draw(chart, layout.width)
         figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]  # once, not for each file twice
         figure.set_layout_engine("none")
-        return {"pdf": _pdf(figure, title), "svg": _svg(figure, title, caption), "png": _png(figure)}
+        for form, known in {**_NOTHING, "pdf": _NOTHING["pdf"] | {"Title": title}}.items():
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=form, dpi=300, metadata=known)
+            files[form] = buffer.getvalue()
+    head, _, rest = files["svg"].decode().partition("<svg")[2].partition(">")
+    said = f"<title>{escape(title)}</title><desc>{escape(caption)}</desc>"
+    files["svg"] = f'<?xml version="1.0" encoding="utf-8"?>\n<svg{head} role="img">{said}{rest}'.encode()
+    return files
 
 
 def draw(chart: Chart, width: float) -> Figure:
@@ -183,7 +194,7 @@ def _draw_matrices(chart: Chart, whole: float) -> Figure:
         mesh = _draw_matrix(axes, matrix, width)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.set(xlim=(-0.5, largest - 0.5), ylim=(largest - 0.5, -0.5))
+        axes.set(xlim=(0.5, largest + 0.5), ylim=(largest + 0.5, 0.5))
     for axes in grid.flat[count:]:
         axes.remove()
     figure.colorbar(mesh, ax=figure.axes, label="accuracy (%)", aspect=30).ax.grid(visible=False)
@@ -191,11 +202,11 @@ def _draw_matrices(chart: Chart, whole: float) -> Figure:
 
 
 def _draw_matrix(axes: Axes, matrix: Values, width: float) -> Any:
-    edges, shown = np.arange(len(matrix) + 1) - 0.5, np.ma.masked_invalid(matrix)
+    edges, shown = np.arange(len(matrix) + 1) + 0.5, np.ma.masked_invalid(matrix)
     size = min(7.0, 0.75 * 72 * width / (1.7 * len(matrix)))
     for row, task in np.argwhere(np.isfinite(matrix)) if size >= 5.5 else ():
         ink = "k" if matrix[row, task] >= 50 else "w"
-        axes.text(task, row, f"{matrix[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
+        axes.text(task + 1, row + 1, f"{matrix[row, task]:.0f}", ha="center", va="center", fontsize=size, color=ink)
     axes.set_aspect("equal")
     axes.grid(visible=False)
     return axes.pcolormesh(edges, edges, shown, cmap="cividis", vmin=0, vmax=100, edgecolors="w", linewidth=0.5)
@@ -218,27 +229,3 @@ def _fold(text: str, inches: float, size: str, lines: int = 4) -> str:
     """Break a text into lines of this length; what does not fit ends in an ellipsis."""
     letters = max(6, int(72 * inches / (0.58 * cast(dict[str, float], rcParams)[size])))
     return textwrap.fill(printable(text), letters, max_lines=lines, placeholder=" …", break_on_hyphens=False)
-
-
-def _png(figure: Figure) -> bytes:
-    figure.set_dpi(300)
-    buffer = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
-
-
-def _pdf(figure: Figure, title: str) -> bytes:
-    buffer = io.BytesIO()
-    # Who made it, by which version and when would be other bytes each time.
-    known = {"Title": title, "Creator": None, "Producer": None, "CreationDate": None}
-    FigureCanvasPdf(figure).print_pdf(buffer, metadata=known)  # type: ignore[no-untyped-call]
-    return buffer.getvalue()
-
-
-def _svg(figure: Figure, title: str, description: str) -> bytes:
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)  # type: ignore[no-untyped-call]
-    head, _, rest = buffer.getvalue().partition("<svg")[2].partition(">")
-    said = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    return f'<?xml version="1.0" encoding="utf-8"?>\n<svg{head} role="img">{said}{rest}'.encode()

@@ -1,54 +1,56 @@
-"""The report: records are read, figures drawn and written, then one HTML page that holds all and loads nothing."""
+"""The report: one HTML page, made from records, that holds all and loads nothing; figures as files where asked for."""
 
 from __future__ import annotations
 
 import base64
-import csv
 import gc
 import gzip
 import hashlib
-import io
 import json
-import re
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from seu_bench._version import __version__
 from seu_bench.config.commands import command
+from seu_bench.config.streams import title_of
 from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_over_benchmarks, difference_cells
-from seu_bench.results.formats import notes, plain_table, to_bibtex, to_csv, to_latex
-from seu_bench.results.leaderboard import TUNED, Leaderboard, Row, mean_and_deviation
-from seu_bench.results.metric import Metric
+from seu_bench.results.formats import notes, to_bibtex, to_csv, to_latex, usual_columns
+from seu_bench.results.leaderboard import MARKS, TUNED, Leaderboard, Row, mean_and_deviation, not_dominated
+from seu_bench.results.metric import UNITS, Metric
 from seu_bench.results.names import Installed
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import charts
 from seu_bench.results.report.charts import GREY, SIZES, Chart, Configuration, style, styles_of
-from seu_bench.results.report.drawing import Layout, render
 from seu_bench.results.report.plotting import plotly_figure
 from seu_bench.utils.files import check_output, refuse_link, write_atomic
 from seu_bench.utils.locks import folder_lock
 from seu_bench.utils.progress import track
-from seu_bench.utils.text import printable, spreadsheet_cell
+from seu_bench.utils.text import printable
+
+if TYPE_CHECKING:
+    from seu_bench.results.report.drawing import Layout
 
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
 MOST_TASKS: Final = 100
-#: Rows of a leaderboard, names of a list, and groups that have figures: those with the most records.
-_MOST_ROWS, _MOST_NAMES, _MOST_GROUPS = 1000, 4, 10
+#: Rows of a leaderboard, and names of a list.
+_MOST_ROWS, _MOST_NAMES = 1000, 4
+#: Comparisons over several benchmarks and their charts, by the names of these.
+Ranks: TypeAlias = dict[str, tuple[BenchmarkComparison, Chart]]
 
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The HTML file, the PDF, SVG and PNG files, what is not shown and why, and the number of groups."""
+    """The HTML file, the PDF, SVG and PNG files if any, what is not shown and why, and the number of groups."""
 
     page: Path
     figures: tuple[Path, ...]
@@ -64,46 +66,15 @@ class Section(NamedTuple):
     notes: Sequence[str]
 
 
-class RankSection(NamedTuple):
-    """A comparison over several benchmarks, its chart, and the name of that."""
-
-    name: str
-    comparison: BenchmarkComparison
-    chart: Chart
-
-
 class Table(NamedTuple):
-    """A table of text, not escaped: the name of its files, a label, headings, rows, and the board that it is of."""
+    """A table of text, not escaped, with the board that it is of and the headings shown at first (empty: all)."""
 
     name: str
     label: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     board: Leaderboard | None = None
-
-    def files(self) -> dict[str, str]:
-        """Return its content as CSV and LaTeX, by the endings of files, and the BibTeX that a leaderboard cites."""
-        if self.board is not None:
-            return {"csv": to_csv([self.board]), "tex": to_latex(self.board), "bib": to_bibtex([self.board])}
-        return {"csv": self._csv(), "tex": plain_table(self.headings, self.rows)}
-
-    def _csv(self) -> str:
-        """CSV with means and deviations in columns of their own; ``-`` is blank, and no cell is a formula."""
-        columns: list[list[object]] = []
-        for place, heading in enumerate(self.headings):
-            parts = [row[place].partition(" ± ") for row in self.rows]
-            columns.append([spreadsheet_cell(heading), *(_plain(mean) for mean, _, _ in parts)])
-            if any(sign for _, sign, _ in parts):
-                columns.append([f"{heading} deviation", *(_plain(deviation) for _, _, deviation in parts)])
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-        return text.getvalue()
-
-
-def _plain(cell: str) -> object:
-    if cell == "-":
-        return ""
-    return cell.replace(",", "") if re.fullmatch(r"[-+]?[0-9][0-9.,]*", cell) else spreadsheet_cell(cell)
+    usual: Collection[str] = ()
 
 
 def write_report(
@@ -121,11 +92,12 @@ def write_report(
 
     Args:
         results: the results folder.
-        output: the page, ``<results>/report.html`` by default; figures go to the folder ``figures`` beside it.
+        output: the page, ``<results>/report.html`` by default.
         benchmark, protocol: only groups of these.
         metrics: those known, e.g. of the plugins installed; a column is shown where a record has its metric.
         top: configurations drawn in each group; 0: no figure is drawn.
-        layout: width and fonts of the figures, e.g. of a paper's column.
+        layout: width and fonts of figures as PDF, SVG and PNG, e.g. of a paper's column, in the folder ``figures``
+            beside the page; ``None``: the page alone, with interactive charts.
         installed: as of :func:`~seu_bench.results.read_leaderboards`.
 
     Raises:
@@ -139,10 +111,8 @@ def write_report(
     page = output or results / "report.html"
     check_output(page)
     if page.suffix.lower() not in (".html", ".htm"):
-        remedy = f"call it {page.stem}.html; figures are written beside it"
+        remedy = f"call it {page.stem}.html; --figures writes figures beside it"
         raise OptionError("a report is an HTML page, and this is not called one", where=str(page), remedy=remedy)
-    folder = page.parent / "figures"
-    refuse_link(folder, "remove it; figures can be made again at any time")
     require_records(results)
     made = read_leaderboards(results, metrics, installed)
     boards = [it for it in made.boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
@@ -151,35 +121,43 @@ def write_report(
         shown = command("leaderboard", "--unranked", results=results)
         remedy = "\n  ".join([f"{shown} shows finished runs that are never ranked", *outside])
         raise ResultsError("no record can be reported", where=str(results), remedy=remedy)
-    ranks = []
+    ranks: Ranks = {}
     for found in compare_over_benchmarks(boards, metrics=metrics):
-        scenario = "" if found.scenario == "task" else f"-{found.scenario}"
-        name = f"over-benchmarks-{found.protocol}{scenario}-average-ranks"
-        ranks.append(RankSection(name, found, charts.average_ranks(found, metrics)))
-    drawn = sorted(boards, key=lambda board: -board.records)[: _MOST_GROUPS if top else 0]
-    if 0 < len(drawn) < len(boards):
-        outside.append(f"figures of {len(boards) - len(drawn)} groups with fewer records (choose with --benchmark)")
-    sections = [Section(board, *(_charts(board, top) if board in drawn else ({}, []))) for board in boards]
-    figures = {each.name: each.chart for each in ranks} if top else {}
+        place = title_of(found.protocol, found.scenario)
+        ranks[f"over-benchmarks-{place}-average-ranks"] = found, charts.average_ranks(found, metrics)
+    sections = [Section(board, *_charts(board, top) if top else ({}, [])) for board in boards]
+    figures = {name: chart for name, (_, chart) in ranks.items() if top}
     for section in sections:
         figures |= section.charts
+    paths = [] if layout is None else _write_figures(figures, page.parent / "figures", layout)
+    write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures), has_files=bool(paths)))
+    return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
+
+
+def _write_figures(figures: Mapping[str, Chart], folder: Path, layout: Layout) -> list[Path]:
+    from seu_bench.results.report.drawing import render  # matplotlib, which the page does without
+
+    refuse_link(folder, "remove it; figures can be made again at any time")
     paths: list[Path] = []
-    with folder_lock(folder), ExitStack() as at_end:
-        gc.freeze()  # all that was read, in which each collection would look for garbage
-        at_end.callback(gc.unfreeze)
+    with folder_lock(folder):
         for name, chart in track(list(figures.items()), "drawing figures"):
-            for form, content in render(chart, layout or Layout()).items():
+            for form, content in render(chart, layout).items():
                 paths.append(folder / f"{name}.{form}")
                 write_atomic(paths[-1], content, durable=False)  # it can be made again at any time
-            gc.collect()  # the command pauses it
-        write_atomic(page, _render(sections, ranks, outside, is_drawn=bool(figures)))
-    return ReportFiles(page, tuple(paths), tuple(outside), len(boards))
+            gc.collect(0)  # of the figure alone: the command pauses collection
+    return paths
 
 
 def choose(strategies: Sequence[str], most: int) -> list[int]:
     """Choose rows to draw: the best of each strategy, then the next best."""
     best = [place for place, strategy in enumerate(strategies) if strategy not in strategies[:place]]
     return sorted(list(dict.fromkeys([*best, *range(len(strategies))]))[:most])
+
+
+def accuracy_of(board: Leaderboard) -> str:
+    """Return the accuracy that the field reports: incremental in class-incremental streams, else the final one."""
+    usual = "avg_incremental_acc" if board.scenario == "class" else "acc"
+    return usual if usual in board.columns else "acc"
 
 
 def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]:
@@ -197,13 +175,12 @@ def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]
     if len(board.learners) > len(learners):
         which = "the best of each strategy, then the next best (--top changes how many)"
         notes.append(f"{len(drawn)} of {len(board.learners)} configurations are drawn: {which}")
-    found = charts.compare(drawn, [each for each in shown if each.reference is not None]) if drawn else []
+    references = [each for each in shown if each.reference is not None]
+    found = charts.compare(drawn, references, accuracy_of(board)) if drawn else []
     return {f"{board.name}-{chart.kind}": chart for chart in found}, notes
 
 
-def _render(
-    sections: Sequence[Section], ranks: Sequence[RankSection], outside: Sequence[str], *, is_drawn: bool
-) -> str:
+def _render(sections: Sequence[Section], ranks: Ranks, outside: Sequence[str], **said: bool) -> str:
     """The page; all texts are escaped by Jinja2."""
     loader = PackageLoader("seu_bench.results.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, loader=loader)
@@ -211,7 +188,7 @@ def _render(
     folder = files("seu_bench.results.report") / "templates"
     css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     plotly = files("plotly") / "package_data" / "plotly.min.js"
-    library = plotly.read_text(encoding="utf-8") if is_drawn else ""
+    library = plotly.read_text(encoding="utf-8") if said["is_drawn"] else ""
     boards = [section.board for section in sections]
     # Our own files and the library's, which hold nothing of a record, alone may run.
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, library))
@@ -224,41 +201,60 @@ def _render(
         sections=sections,
         ranks=ranks,
         outside=outside,
-        is_drawn=is_drawn,
+        **said,
         titles=_titles(boards),
         summary=_summary_table(boards),
         definitions={b.heading(name): it.summary for b in reversed(boards) for name, it in b.columns.items()},
         most=_MOST_ROWS,
         Table=Table,
         board_table=_board_table,
+        size_table=_size_table,
         notes=lambda board: list(notes(board)),
         difference_table=_difference_table,
+        to_csv=to_csv,
+        to_bibtex=to_bibtex,
+        to_latex=to_latex,
         data=lambda text: f"data:text/plain;charset=utf-8;base64,{_base64(text.encode())}",
         plotly=lambda chart: Markup(json.dumps(plotly_figure(chart)).replace("<", "\\u003c")),
     )
 
 
 def _summary_table(boards: Sequence[Leaderboard]) -> Table:
-    """Say of each leaderboard what is most accurate, its cost, and what is not worse or smaller."""
+    """Say of each leaderboard what is most accurate, its size, and what is not told from it."""
     rows = []
-    metrics = ("acc", "forgetting", *SIZES)
-    for board in boards:
-        best, rest = board.beside_best("acc")
-        by_accuracy = sorted(rest, key=lambda row: -(row.mean("acc") or 0.0))
-        alike, untested = (
-            [row for row in by_accuracy if rest[row].verdict == verdict]
-            for verdict in ("not significant", "too few seeds")
-        )
-        front = [(size, row.number, row) for row in board.rows if row.on_front and (size := row.mean(board.size))]
-        references = [f"{row.configuration} {_value(row, 'acc')}" for row in board.references[:_MOST_NAMES]]
-        costs = [_value(best, name) if best else "-" for name in metrics]
-        found = [_names([best] if best else []), *costs, str(best.seeds) if best else "-", _names(alike)]
-        smallest = _names([min(front)[2]] if front else [])
-        rows.append((board.title, *found, _names(untested), smallest, "; ".join(references) or "-"))
-    columns = [METRICS[name].column or name for name in metrics]
-    more = ["not significantly worse", "too few seeds to say", "smallest on the front", "references (%)"]
-    heads = ["benchmark", "most accurate", *columns, "seeds", *more]
+    for title, board in zip(_titles(boards), boards, strict=True):
+        for best, _, alike in _within_sizes(board)[-1:]:
+            accuracy, sizes = _value(best, accuracy_of(board)), [_value(best, size) for size in SIZES]
+            rows.append((title, _names([best]), accuracy, *sizes, str(best.seeds), alike))
+    columns = [METRICS[size].column or size for size in SIZES]
+    heads = ("benchmark", "most accurate", "accuracy (%)", *columns, "seeds", "not significantly different")
     return Table("summary", "The most accurate of each benchmark", heads, rows)
+
+
+def _size_table(board: Leaderboard) -> Table:
+    accuracy, size = accuracy_of(board), METRICS[board.size]
+    rows = [
+        (f"up to {most * UNITS[size.unit].factor:.3g}", _names([best]), _value(best, accuracy), alike)
+        for best, most, alike in _within_sizes(board)
+    ]
+    heads = (size.column or "", "most accurate", METRICS[accuracy].column or "", "not significantly different")
+    return Table(f"{board.name}-sizes", f"Which method for which {SIZES[board.size]}", heads, rows)
+
+
+def _within_sizes(board: Leaderboard) -> list[tuple[Row, float, str]]:
+    """Find what is most accurate within each size at which that changes, of two digits, from the smallest; that size;
+    and what is not significantly worse within it."""
+    accuracy, found = accuracy_of(board), dict[Row, tuple[Row, float, str]]()
+    for size in sorted(row.mean(board.size) or 0.0 for row in not_dominated(board.learners, (accuracy, board.size))):
+        unit = 10.0 ** (math.floor(math.log10(max(size, 1.0))) - 1)
+        most = math.ceil(size / unit) * unit
+        within = tuple(row for row in board.learners if (row.mean(board.size) or math.inf) <= most)
+        best, others = replace(board, rows=within).beside_best(accuracy)
+        if best is not None and best not in found:
+            rows = sorted(others, key=lambda row: -(row.mean(accuracy) or 0.0))
+            alike = [(mark, [row for row in rows if others[row].verdict == verdict]) for verdict, mark in MARKS.items()]
+            found[best] = best, most, ", ".join(mark + _names(there) for mark, there in alike if there) or "-"
+    return [*found.values()]
 
 
 def _difference_table(board: Leaderboard) -> Table | None:
@@ -275,7 +271,8 @@ def _difference_table(board: Leaderboard) -> Table | None:
 
 def _board_table(board: Leaderboard) -> Table:
     heads = ("rank", "configuration", "seeds", *map(board.heading, board.columns))
-    return Table(board.name, "Leaderboard", heads, board.cells(most=_MOST_ROWS), board)
+    usual = {*heads[:3], *map(board.heading, [accuracy_of(board), *usual_columns(board)])}
+    return Table(board.name, "Leaderboard", heads, board.cells(most=_MOST_ROWS), board, usual)
 
 
 def _titles(boards: Sequence[Leaderboard]) -> list[str]:

@@ -13,21 +13,25 @@ from seu_bench.utils.text import printable
 #: Markers of matplotlib by the names of plotly.js.
 _SYMBOLS: Final = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond", "v": "triangle-down",
                    "P": "cross", "*": "star", "X": "x"}  # fmt: skip
-_COLUMNS: Final = 3
+#: Panels in a row; tasks of an axis that has room for their names.
+_COLUMNS, _MOST_NAMED = 4, 12
 
 
 def plotly_figure(chart: Chart) -> dict[str, Any]:
-    """Return ``data`` and ``layout`` of a chart."""
+    """Return ``data`` and ``layout`` of a chart; report.js adds fonts, colours, and the height of the legend."""
     shown = [each.name for each in chart.series if each.look != "step"]
     axis: dict[str, Any] = {"automargin": True, "zeroline": False}
     x, y = axis | {"title": {"text": _text(chart.x)}}, axis | {"title": {"text": _text(chart.y, 40)}}
     layout: dict[str, Any] = {
-        "margin": {"l": 60, "r": 15, "t": 40, "b": 50},
+        "margin": {"l": 60, "r": 15, "t": 30, "b": 50},
         "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
         "hoverlabel": {"namelength": -1},
     }
+    named = {"tickvals": list(range(1, len(chart.tasks) + 1)), "ticktext": [_text(task, 99) for task in chart.tasks]}
+    named = named if 0 < len(chart.tasks) <= _MOST_NAMED else {}
     if chart.matrices:
-        return _matrices(chart, layout, x, y)
+        return _matrices(chart, layout, x | {"nticks": 6}, y | named)
+    x |= named
     if chart.is_log:
         x["type"] = "log"
     if chart.categories:
@@ -36,7 +40,7 @@ def plotly_figure(chart: Chart) -> dict[str, Any]:
     if chart.span:
         span = {"x0": chart.span[0], "x1": chart.span[1], "y0": 0, "y1": 1, "yref": "y domain", "fillcolor": GREY}
         layout["shapes"] = [{"type": "rect", "opacity": 0.2, "line": {"width": 0}, **span}]
-    height = (28 * len(chart.categories) if chart.categories else 380) + 24 * len(shown) + 90
+    height = 28 * len(chart.categories) + 110 if chart.categories else 380
     data = [_trace(each) | {"showlegend": each.name in shown} for each in chart.series]
     return {"data": data, "layout": layout | {"height": height, "xaxis": x, "yaxis": y}}
 
@@ -46,15 +50,18 @@ def _matrices(chart: Chart, layout: dict[str, Any], x: dict[str, Any], y: dict[s
     rows = math.ceil(len(chart.matrices) / columns)
     ends = ["", *map(str, range(2, rows * columns + 1))]
     subplots = [[f"x{end}y{end}" for end in ends[row * columns : (row + 1) * columns]] for row in range(rows)]
-    layout |= {"height": (300 * rows if columns > 1 else 380) + 90, "annotations": []}
-    layout["grid"] = {"subplots": subplots, "xgap": 0.16, "ygap": 0.3}
+    layout |= {"height": 300 * rows + 40, "annotations": []}
+    layout["grid"] = {"subplots": subplots, "xgap": 0.06, "ygap": 0.3}
     data = []
-    for end, (title, matrix) in zip(ends, chart.matrices.items(), strict=False):
-        layout[f"xaxis{end}"] = x
+    for number, (end, (title, matrix)) in enumerate(zip(ends, chart.matrices.items(), strict=False)):
+        layout[f"xaxis{end}"] = x | {"constrain": "domain", "constraintoward": "left"}
         layout[f"yaxis{end}"] = y | {"autorange": "reversed", "scaleanchor": f"x{end}", "constrain": "domain"}
+        if number % columns:
+            layout[f"yaxis{end}"] |= {"showticklabels": False, "title": None}
         place = {"xref": f"x{end} domain", "yref": f"y{end} domain", "x": 0, "y": 1, "yanchor": "bottom"}
         layout["annotations"].append(place | {"text": _text(title, 30), "showarrow": False, "xanchor": "left"})
         cells = {"z": [_numbers(row) for row in matrix], "zmin": 0, "zmax": 100, "colorscale": "Cividis"}
+        cells |= {"x0": 1, "y0": 1}
         cells |= {"texttemplate": "%{z:.0f}", "hoverongaps": False, "xaxis": f"x{end}", "yaxis": f"y{end}"}
         bar = {"colorbar": {"title": {"text": "accuracy (%)"}}, "showscale": not end}
         data.append({"type": "heatmap", **cells, **bar})

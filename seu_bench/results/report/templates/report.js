@@ -1,6 +1,11 @@
 "use strict";
-// Sorts tables, and draws charts when they come into sight. The page is whole without it but for its charts.
+// Sorts, narrows and saves tables, and draws charts when they come into sight. The page is whole without it but for its charts.
 const number = (text) => Number.parseFloat(text.replace(/^[^\d+-]*/, "").replaceAll(",", ""));
+const element = (tag, fields, ...children) => {
+  const made = Object.assign(document.createElement(tag), fields);
+  made.append(...children);
+  return made;
+};
 for (const table of document.querySelectorAll("table")) {
   const heads = Array.from(table.tHead.rows[0].cells);
   heads.forEach((head, column) =>
@@ -18,6 +23,39 @@ for (const table of document.querySelectorAll("table")) {
       head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
     })
   );
+  const frame = table.parentElement;
+  if (heads.some((head) => "more" in head.dataset)) {
+    const choices = element("fieldset", { className: "columns" }, element("legend", { className: "hidden", textContent: "Columns shown" }));
+    heads.slice(2).forEach((head, place) => {
+      const box = element("input", { type: "checkbox", checked: !("more" in head.dataset) });
+      const show = () => {
+        for (const row of table.rows) row.cells[place + 2].hidden = !box.checked;
+      };
+      box.addEventListener("change", show);
+      show();
+      choices.append(element("label", {}, box, ` ${head.textContent}`));
+    });
+    frame.before(element("details", {}, element("summary", { textContent: "Choose columns" }), choices));
+  }
+  const save = frame.nextElementSibling?.matches(".save") ? frame.nextElementSibling : frame.parentElement.querySelector(".save");
+  if (save?.dataset.name) {
+    const button = element("button", { type: "button", textContent: "CSV", ariaLabel: `CSV of ${frame.getAttribute("aria-label")}` });
+    button.addEventListener("click", () => {
+      // A mean and its deviation are two columns; a number has no comma; and no spreadsheet takes a text for a formula.
+      const cell = (text) => (/^[-+]?\d[\d.,]*$/.test(text) ? text.replaceAll(",", "") : `"${text.replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`);
+      const rows = Array.from(table.rows, (row) => Array.from(row.cells, (it) => it.textContent.trim().split("\u00a0±\u00a0")));
+      const widths = heads.map((_, column) => Math.max(...rows.map((row) => row[column].length)));
+      const lines = rows.map((row, place) =>
+        row.flatMap((parts, column) => {
+          const end = place === 0 && widths[column] === 2 ? [`${parts[0]} deviation`] : Array(widths[column] - parts.length).fill("");
+          return [...parts, ...end].map((text) => (text === "-" ? "" : cell(text)));
+        }).join(",")
+      );
+      const href = `data:text/csv;charset=utf-8,${encodeURIComponent(`${lines.join("\n")}\n`)}`;
+      element("a", { href, download: `${save.dataset.name}.csv` }).click();
+    });
+    save.append("Save this table:", button);
+  }
 }
 
 const packed = document.getElementById("plotly");
@@ -29,6 +67,27 @@ if (packed) {
     script.textContent = await new Response(stream).text();
     document.head.append(script);
   };
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // The page's own typeface and colours, and room for the legend below.
+  const styled = ({ data, layout }, width) => {
+    const [ink, soft, line, clear] = [color("--ink"), color("--soft"), color("--line"), "rgba(0,0,0,0)"];
+    const text = JSON.stringify(data).replaceAll('"#1b1f24"', JSON.stringify(ink)); // black is not seen on black
+    for (const name of Object.keys(layout)) if (/^[xy]axis/.test(name)) Object.assign(layout[name], { gridcolor: line, linecolor: line });
+    if (layout.xaxis.type === "log") {
+      const known = data.flatMap((it) => it.x).filter((value) => value > 0);
+      const [low, high] = [Math.min(...known), Math.max(...known)];
+      const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+      const decades = Array.from({ length: last - first + 1 }, (_, place) => 10 ** (first + place));
+      layout.xaxis.tickvals = high / low < 60 ? decades.flatMap((it) => [it, 2 * it, 5 * it]) : decades;
+      layout.xaxis.ticktext = layout.xaxis.tickvals.map((it) => it.toLocaleString("en", { maximumSignificantDigits: 1 }));
+    }
+    const names = data.filter((it) => it.showlegend).map((it) => it.name.split("<br>"));
+    const longest = Math.max(1, ...names.flat().map((it) => it.length)); // all columns of a legend are as wide
+    const lines = Math.max(1, ...names.map((it) => it.length)) * Math.ceil(names.length / Math.max(1, Math.floor((width - 80) / (7 * longest + 45))));
+    const fonts = { family: getComputedStyle(document.body).fontFamily, color: ink, size: 13 };
+    const height = layout.height + 20 * lines;
+    return [JSON.parse(text), { ...layout, height, font: fonts, modebar: { bgcolor: clear, color: soft, activecolor: ink }, paper_bgcolor: clear, plot_bgcolor: clear }];
+  };
   let loaded = null;
   const seen = new IntersectionObserver(
     async (entries) => {
@@ -36,8 +95,9 @@ if (packed) {
         if (!isIntersecting) continue;
         seen.unobserve(target);
         await (loaded ??= load());
-        const { data, layout } = JSON.parse(target.closest("figure").querySelector("script").textContent);
-        window.Plotly.newPlot(target, data, layout, { responsive: true, displaylogo: false });
+        const chart = JSON.parse(target.closest("figure").querySelector("script").textContent);
+        const buttons = { modeBarButtons: [["toImage", "resetScale2d"]], toImageButtonOptions: { format: "svg", filename: target.dataset.name } };
+        window.Plotly.newPlot(target, ...styled(chart, target.clientWidth), { responsive: true, displaylogo: false, ...buttons });
       }
     },
     { rootMargin: "400px" }
