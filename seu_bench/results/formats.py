@@ -197,6 +197,7 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
     ]
     settings = said[: len(board.settings)]
     caption = " ".join([*_caption(board, seeds, tuned), *settings])
+    parts = filter(None, (body[:learners], body[learners:]))
     lines = [
         f"% {printable(board.title)}; data {printable(board.data_fingerprint)}",
         r"% needs \usepackage{booktabs}, and the entries that seu-bench leaderboard --format bibtex prints",
@@ -207,12 +208,7 @@ def to_latex(board: Leaderboard, columns: Sequence[str] | None = None) -> str:
         rf"  \begin{{tabular}}{{{alignment}{'r' * len(names)}}}",
         r"  \toprule",
         _latex_line(headings),
-        *[
-            line
-            for part in (body[:learners], body[learners:])
-            if part
-            for line in [r"  \midrule", *map(_latex_line, part)]
-        ],
+        *[line for part in parts for line in (r"  \midrule", *map(_latex_line, part))],
         r"  \bottomrule",
         r"  \end{tabular}",
         r"  \par\smallskip",

@@ -18,6 +18,7 @@ from support.report_records import HOSTILE, configuration, published, runs
 
 from seu_bench.results import Layout
 from seu_bench.results.comparison import compare_over_benchmarks
+from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report.charts import (
     Chart,
     Configuration,
@@ -133,7 +134,7 @@ class TestRanks:
                     put(seed, accuracy, strategy=strategy, benchmark=benchmark)
         boards = leaderboards(tmp_path)
         (found,) = compare_over_benchmarks(boards)
-        chart = average_ranks(found)
+        chart = average_ranks(found, METRICS, {})
         alike, worse = chart.series
         assert list(chart.categories) == ["a", "b", "c", "d"]
         assert (list(alike.x), list(worse.x)) == (pytest.approx([1, 2.375, 2.625]), [4.0])
@@ -141,7 +142,7 @@ class TestRanks:
         assert chart.span == (1.0, 1.0 + found.ranks.critical_difference)
         assert chart.table()[1][:4] == ("a", "1.00", "-", "the best")
         assert json.dumps(plotly_figure(chart), allow_nan=False) and len(render(chart, Layout())) == 3
-        two = average_ranks(compare_over_benchmarks(boards[:2])[0])
+        two = average_ranks(compare_over_benchmarks(boards[:2])[0], METRICS, {})
         assert two.span is None and "Nothing is said of significance" in two.caption
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from seu_bench.results.comparison import BenchmarkComparison
 from seu_bench.results.labels import with_scenario
 from seu_bench.results.metric import UNITS, Metric
+from seu_bench.results.names import Installed, display_label
 from seu_bench.results.record import Record
 from seu_bench.results.record_metrics import METRICS, known_metric
 from seu_bench.results.reference_rows import reference_of
@@ -25,10 +26,8 @@ from seu_bench.utils.text import printable
 Values: TypeAlias = NDArray[np.float64]
 #: How a series is drawn. ``across`` is a line at the final accuracy of a reference, ``step`` a front.
 Look: TypeAlias = Literal["line", "point", "across", "step"]
-#: Configurations of a diagram of ranks, of which the table has more; columns of a table that is not turned.
-MOST_RANKED, _MOST_COLUMNS = 24, 24
-#: Letters of the names of a task's classes.
-_MOST_LETTERS: Final = 16
+#: Configurations of a diagram of ranks, of which the table has more; letters of the names of a task's classes.
+MOST_RANKED, _MOST_LETTERS = 24, 16
 #: Metrics of size and cost that accuracy is drawn against, and what they are called.
 SIZES: Final = {"memory_bytes": "memory", "params_total": "parameters", "train_flops": "operations"}
 _BAND: Final = "Means over seeds with one standard deviation (n - 1); what was not measured is a gap."
@@ -172,8 +171,7 @@ class Chart:
 
     def table(self) -> list[Sequence[str]]:
         """Return headings and rows with all values."""
-        rows = list(self.numbers or self._rows())
-        return rows if len(rows[0]) <= _MOST_COLUMNS else list(zip(*rows, strict=True))
+        return list(self.numbers or self._rows())
 
     def _rows(self) -> Iterator[Sequence[str]]:
         shown = [each for each in self.series if each.look != "step"]
@@ -220,10 +218,10 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join([*names[:shown], *([f"+{len(names) - shown}"] if len(names) > shown else [])])
 
 
-def compare(drawn: Sequence[Configuration], references: Sequence[Configuration], accuracy: str = "acc") -> list[Chart]:
+def compare(drawn: Sequence[Configuration], references: Sequence[Configuration], by: str = "acc") -> list[Chart]:
     """Make the charts that compare the configurations of a group, that of size first; of references what compares."""
     measured = [size for size in SIZES if any(math.isfinite(float(each.metric(size).mean)) for each in drawn)]
-    sizes = [accuracy_against(size, drawn, references, accuracy) for size in measured]
+    sizes = [accuracy_against(size, drawn, references, by) for size in measured]
     return [*sizes[:1], average_accuracy(drawn, references), *sizes[1:], accuracy_matrices(drawn)]
 
 
@@ -290,13 +288,14 @@ def accuracy_matrices(drawn: Sequence[Configuration]) -> Chart:
     )
 
 
-def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric] = METRICS) -> Chart:
+def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric], installed: Installed) -> Chart:
     """Chart average ranks over benchmarks, the best on top; what is significantly worse is hollow.
 
     The bars of a critical-difference diagram join pairs; here each is compared with the best alone, as Demsar (JMLR 7,
     2006) has it for a control, and the critical difference to it is shaded.
     """
     ranks, metric = comparison.ranks, known_metric(comparison.metric, metrics)
+    names = {row.configuration: display_label(row.configuration, installed) for row in ranks.rows}
     shown = ranks.rows[:MOST_RANKED]
     series = []
     for is_worse, name in ((False, "not told from the best"), (True, "significantly worse than the best")):
@@ -313,14 +312,14 @@ def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric]
             for name in ranks.benchmarks
         ]
         p_holm = "-" if row.p_holm is None else f"{row.p_holm:.4f}"
-        rows.append((row.configuration, f"{row.average_rank:.2f}", p_holm, row.verdict or "the best", *values))
+        rows.append((names[row.configuration], f"{row.average_rank:.2f}", p_holm, row.verdict or "the best", *values))
     said, span = "Nothing is said of significance: there are too few benchmarks or configurations.", None
     if ranks.friedman_p_value is not None:
         best = next(row.average_rank for row in ranks.rows if row.configuration == ranks.control)
         span = best, best + ranks.critical_difference
         said = (
-            f"Filled: not significantly worse than the best, {ranks.control}, by Holm's correction after Friedman's "
-            f"test (p = {ranks.friedman_p_value:.4f}); shaded: the critical difference to it (Bonferroni-Dunn)."
+            f"Filled: not significantly worse than {names[ranks.control]}, the best, by Holm's correction after "
+            f"Friedman's test (p = {ranks.friedman_p_value:.4f}); shaded: its critical difference (Bonferroni-Dunn)."
         )
     more = f" {len(ranks.rows) - len(shown)} more are in the table." if len(ranks.rows) > len(shown) else ""
     seeds = _seed_counts([len(seeds) for seeds in comparison.seeds for _ in ranks.rows])
@@ -334,7 +333,7 @@ def average_ranks(comparison: BenchmarkComparison, metrics: Mapping[str, Metric]
         "",
         [each for each in series if len(each.x)],
         numbers=rows,
-        categories=[row.configuration for row in shown],
+        categories=[names[row.configuration] for row in shown],
         span=span,
     )
 

@@ -8,9 +8,11 @@ import gzip
 import hashlib
 import json
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -26,7 +28,7 @@ from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_
 from seu_bench.results.formats import notes, to_bibtex, to_csv, to_latex, usual_columns
 from seu_bench.results.leaderboard import MARKS, TUNED, Leaderboard, Row, mean_and_deviation, not_dominated
 from seu_bench.results.metric import UNITS, Metric
-from seu_bench.results.names import Installed
+from seu_bench.results.names import Installed, display_benchmark
 from seu_bench.results.record_files import require_records
 from seu_bench.results.record_metrics import METRICS
 from seu_bench.results.report import charts
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 #: A longer stream is no picture any more, and its matrices are larger than what a report should hold.
 MOST_TASKS: Final = 100
 #: Rows of a leaderboard, and names of a list.
-_MOST_ROWS, _MOST_NAMES = 1000, 4
+_MOST_ROWS, _MOST_NAMES = 1000, 3
 #: Comparisons over several benchmarks and their charts, by the names of these.
 Ranks: TypeAlias = dict[str, tuple[BenchmarkComparison, Chart]]
 
@@ -116,15 +118,16 @@ def write_report(
     require_records(results)
     made = read_leaderboards(results, metrics, installed)
     boards = [it for it in made.boards if benchmark in (None, it.benchmark) and protocol in (None, it.protocol)]
+    boards = [board.with_display_names() for board in boards]
     outside = made.excluded(benchmark)
     if not boards:
-        shown = command("leaderboard", "--unranked", results=results)
-        remedy = "\n  ".join([f"{shown} shows finished runs that are never ranked", *outside])
+        unranked = command("leaderboard", "--unranked", results=results)
+        remedy = "\n  ".join([f"{unranked} shows finished runs that are never ranked", *outside])
         raise ResultsError("no record can be reported", where=str(results), remedy=remedy)
     ranks: Ranks = {}
     for found in compare_over_benchmarks(boards, metrics=metrics):
         place = title_of(found.protocol, found.scenario)
-        ranks[f"over-benchmarks-{place}-average-ranks"] = found, charts.average_ranks(found, metrics)
+        ranks[f"over-benchmarks-{place}-average-ranks"] = found, charts.average_ranks(found, metrics, installed or {})
     sections = [Section(board, *_charts(board, top) if top else ({}, [])) for board in boards]
     figures = {name: chart for name, (_, chart) in ranks.items() if top}
     for section in sections:
@@ -148,12 +151,6 @@ def _write_figures(figures: Mapping[str, Chart], folder: Path, layout: Layout) -
     return paths
 
 
-def choose(strategies: Sequence[str], most: int) -> list[int]:
-    """Choose rows to draw: the best of each strategy, then the next best."""
-    best = [place for place, strategy in enumerate(strategies) if strategy not in strategies[:place]]
-    return sorted(list(dict.fromkeys([*best, *range(len(strategies))]))[:most])
-
-
 def accuracy_of(board: Leaderboard) -> str:
     """Return the accuracy that the field reports: incremental in class-incremental streams, else the final one."""
     usual = "avg_incremental_acc" if board.scenario == "class" else "acc"
@@ -162,7 +159,8 @@ def accuracy_of(board: Leaderboard) -> str:
 
 def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]:
     """Make the charts of a board by name, and say what is not drawn; of equal references the most accurate is."""
-    learners = [board.learners[place] for place in choose([row.record.strategy for row in board.learners], most)]
+    first = sorted({row.record.strategy: row for row in reversed(board.learners)}.values(), key=attrgetter("number"))
+    learners = sorted([*dict.fromkeys([*first, *board.learners])][:most], key=attrgetter("number"))
     best = {row.reference: row for row in sorted(board.references, key=lambda row: row.mean("acc") or 0.0)}
     looks = [*styles_of([row.record.strategy for row in learners]), *(style(place, GREY) for place in range(len(best)))]
     every = [
@@ -189,7 +187,7 @@ def _render(sections: Sequence[Section], ranks: Ranks, outside: Sequence[str], *
     css, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     plotly = files("plotly") / "package_data" / "plotly.min.js"
     library = plotly.read_text(encoding="utf-8") if said["is_drawn"] else ""
-    boards = [section.board for section in sections]
+    boards, titles = [section.board for section in sections], _titles([section.board for section in sections])
     # Our own files and the library's, which hold nothing of a record, alone may run.
     hashes = " ".join(f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'" for text in (script, library))
     return environment.get_template("report.html.j2").render(
@@ -202,8 +200,8 @@ def _render(sections: Sequence[Section], ranks: Ranks, outside: Sequence[str], *
         ranks=ranks,
         outside=outside,
         **said,
-        titles=_titles(boards),
-        summary=_summary_table(boards),
+        titles=titles,
+        summary=_summary_table(dict(zip(titles, boards, strict=True))),
         definitions={b.heading(name): it.summary for b in reversed(boards) for name, it in b.columns.items()},
         most=_MOST_ROWS,
         Table=Table,
@@ -219,10 +217,10 @@ def _render(sections: Sequence[Section], ranks: Ranks, outside: Sequence[str], *
     )
 
 
-def _summary_table(boards: Sequence[Leaderboard]) -> Table:
+def _summary_table(boards: Mapping[str, Leaderboard]) -> Table:
     """Say of each leaderboard what is most accurate, its size, and what is not told from it."""
     rows = []
-    for title, board in zip(_titles(boards), boards, strict=True):
+    for title, board in boards.items():
         for best, _, alike in _within_sizes(board)[-1:]:
             accuracy, sizes = _value(best, accuracy_of(board)), [_value(best, size) for size in SIZES]
             rows.append((title, _names([best]), accuracy, *sizes, str(best.seeds), alike))
@@ -276,8 +274,12 @@ def _board_table(board: Leaderboard) -> Table:
 
 
 def _titles(boards: Sequence[Leaderboard]) -> list[str]:
-    """Title each board; those that differ in nothing but the data have the names of their files, too."""
-    titles = [board.title for board in boards]
+    """Title each board; those that differ in nothing that a title says have the names of their files, too."""
+    titles = []
+    for board in boards:
+        record, tasks = board.rows[0].record, f"{len(board.rows[0].record.task_names)} tasks"  # others than the usual
+        name = re.sub(r"\b\d+ tasks\b", tasks, display_benchmark(record, board.installed))
+        titles.append(f"{name}, protocol {board.protocol}")
     pairs = zip(titles, boards, strict=True)
     return [f"{title} ({board.name})" if titles.count(title) > 1 else title for title, board in pairs]
 

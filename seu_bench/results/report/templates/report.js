@@ -78,8 +78,9 @@ if (packed) {
       const [low, high] = [Math.min(...known), Math.max(...known)];
       const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
       const decades = Array.from({ length: last - first + 1 }, (_, place) => 10 ** (first + place));
-      layout.xaxis.tickvals = high / low < 60 ? decades.flatMap((it) => [it, 2 * it, 5 * it]) : decades;
-      layout.xaxis.ticktext = layout.xaxis.tickvals.map((it) => it.toLocaleString("en", { maximumSignificantDigits: 1 }));
+      const steps = high / low < 8 ? [1, 1.5, 2, 3, 4, 5, 6, 8] : high / low < 60 ? [1, 2, 5] : [1];
+      layout.xaxis.tickvals = decades.flatMap((it) => steps.map((step) => step * it));
+      layout.xaxis.ticktext = layout.xaxis.tickvals.map((it) => it.toLocaleString("en", { maximumSignificantDigits: 2 }));
     }
     const names = data.filter((it) => it.showlegend).map((it) => it.name.split("<br>"));
     const longest = Math.max(1, ...names.flat().map((it) => it.length)); // all columns of a legend are as wide
