@@ -51,7 +51,7 @@ _STYLE: Final[dict[str, Any]] = {
 _PAGE: Final = {"font.size": 9.0, "axes.labelsize": 9.0, "axes.titlesize": 9.5, "legend.fontsize": 8.5}
 _PAGE.update({"xtick.labelsize": 8.0, "ytick.labelsize": 8.0})
 #: Metadata by format: who made a file, by which version and when would be other bytes each time.
-_NOTHING: Final[dict[str, dict[str, Any]]] = {
+_METADATA: Final[dict[str, dict[str, Any]]] = {
     "pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
     "png": {"Software": None},
@@ -117,7 +117,7 @@ def render(chart: Chart, layout: Layout) -> dict[str, bytes]:
         figure = draw(chart, layout.width)
         figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]  # once, not for each file twice
         figure.set_layout_engine("none")
-        for form, known in {**_NOTHING, "pdf": _NOTHING["pdf"] | {"Title": title}}.items():
+        for form, known in {**_METADATA, "pdf": _METADATA["pdf"] | {"Title": title}}.items():
             buffer = io.BytesIO()
             figure.savefig(buffer, format=form, dpi=300, metadata=known)
             files[form] = buffer.getvalue()
