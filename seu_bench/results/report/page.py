@@ -153,8 +153,7 @@ def _write_figures(figures: Mapping[str, Chart], folder: Path, layout: Layout) -
 
 def accuracy_of(board: Leaderboard) -> str:
     """Return the accuracy that the field reports: incremental in class-incremental streams, else the final one."""
-    usual = "avg_incremental_acc" if board.scenario == "class" else "acc"
-    return usual if usual in board.columns else "acc"
+    return "avg_incremental_acc" if board.scenario == "class" and "avg_incremental_acc" in board.columns else "acc"
 
 
 def _charts(board: Leaderboard, most: int) -> tuple[dict[str, Chart], list[str]]:
@@ -209,9 +208,7 @@ def _render(sections: Sequence[Section], ranks: Ranks, outside: Sequence[str], *
         size_table=_size_table,
         notes=lambda board: list(notes(board)),
         difference_table=_difference_table,
-        to_csv=to_csv,
-        to_bibtex=to_bibtex,
-        to_latex=to_latex,
+        files=lambda it: {"csv": to_csv([it]), "tex": to_latex(it), "bib": to_bibtex([it])},
         data=lambda text: f"data:text/plain;charset=utf-8;base64,{_base64(text.encode())}",
         plotly=lambda chart: Markup(json.dumps(plotly_figure(chart)).replace("<", "\\u003c")),
     )
@@ -221,9 +218,10 @@ def _summary_table(boards: Mapping[str, Leaderboard]) -> Table:
     """Say of each leaderboard what is most accurate, its size, and what is not told from it."""
     rows = []
     for title, board in boards.items():
-        for best, _, alike in _within_sizes(board)[-1:]:
-            accuracy, sizes = _value(best, accuracy_of(board)), [_value(best, size) for size in SIZES]
-            rows.append((title, _names([best]), accuracy, *sizes, str(best.seeds), alike))
+        best, alike = _most_accurate(board)
+        if best is not None:
+            values = [_value(best, name) for name in (accuracy_of(board), *SIZES)]
+            rows.append((title, _names([best]), *values, str(best.seeds), alike))
     columns = [METRICS[size].column or size for size in SIZES]
     heads = ("benchmark", "most accurate", "accuracy (%)", *columns, "seeds", "not significantly different")
     return Table("summary", "The most accurate of each benchmark", heads, rows)
@@ -231,36 +229,37 @@ def _summary_table(boards: Mapping[str, Leaderboard]) -> Table:
 
 def _size_table(board: Leaderboard) -> Table:
     accuracy, size = accuracy_of(board), METRICS[board.size]
-    rows = [
-        (f"up to {most * UNITS[size.unit].factor:.3g}", _names([best]), _value(best, accuracy), alike)
-        for best, most, alike in _within_sizes(board)
-    ]
+    found = _within_sizes(board)
+    rows = [(f"up to {most:.3g}", _names([best]), _value(best, accuracy), alike) for best, most, alike in found]
     heads = (size.column or "", "most accurate", METRICS[accuracy].column or "", "not significantly different")
     return Table(f"{board.name}-sizes", f"Which method for which {SIZES[board.size]}", heads, rows)
 
 
 def _within_sizes(board: Leaderboard) -> list[tuple[Row, float, str]]:
-    """Find what is most accurate within each size at which that changes, of two digits, from the smallest; that size;
-    and what is not significantly worse within it."""
+    """Find what is most accurate within each size at which that changes, that size, and what is not told from it."""
     accuracy, found = accuracy_of(board), dict[Row, tuple[Row, float, str]]()
     for size in sorted(row.mean(board.size) or 0.0 for row in not_dominated(board.learners, (accuracy, board.size))):
         unit = 10.0 ** (math.floor(math.log10(max(size, 1.0))) - 1)
-        most = math.ceil(size / unit) * unit
+        most = math.ceil(size / unit) * unit  # of two digits
         within = tuple(row for row in board.learners if (row.mean(board.size) or math.inf) <= most)
-        best, others = replace(board, rows=within).beside_best(accuracy)
+        best, alike = _most_accurate(replace(board, rows=within))
         if best is not None and best not in found:
-            rows = sorted(others, key=lambda row: -(row.mean(accuracy) or 0.0))
-            alike = [(mark, [row for row in rows if others[row].verdict == verdict]) for verdict, mark in MARKS.items()]
-            found[best] = best, most, ", ".join(mark + _names(there) for mark, there in alike if there) or "-"
+            found[best] = best, most * UNITS[METRICS[board.size].unit].factor, alike
     return [*found.values()]
+
+
+def _most_accurate(board: Leaderboard) -> tuple[Row | None, str]:
+    """Find the most accurate row, and the names of those that are not told from it."""
+    best, others = board.beside_best(accuracy := accuracy_of(board))
+    rows = sorted(others, key=lambda row: -(row.mean(accuracy) or 0.0))
+    alike = [(mark, [row for row in rows if others[row].verdict == verdict]) for verdict, mark in MARKS.items()]
+    return best, ", ".join(mark + _names(there) for mark, there in alike if there) or "-"
 
 
 def _difference_table(board: Leaderboard) -> Table | None:
     """Compare accuracies with the best; ``None``: there is nothing to compare."""
     best, others = board.beside_best("acc")
-    rows = [
-        (row.configuration, str(found.pairs), *difference_cells(found, METRICS["acc"])) for row, found in others.items()
-    ]
+    rows = [(row.configuration, str(it.pairs), *difference_cells(it, METRICS["acc"])) for row, it in others.items()]
     if best is None or not rows:
         return None
     label = f"Accuracy beside that of {_names([best])}, in points"
