@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -26,7 +26,7 @@ from seu_bench.errors import OptionError, ResultsError
 from seu_bench.results.building import read_leaderboards
 from seu_bench.results.comparison import HEADINGS, BenchmarkComparison, compare_over_benchmarks, difference_cells
 from seu_bench.results.formats import notes, to_bibtex, to_csv, to_latex, usual_columns
-from seu_bench.results.leaderboard import MARKS, TUNED, Leaderboard, Row, mean_and_deviation, not_dominated
+from seu_bench.results.leaderboard import MARKS, REFERENCE, TUNED, Leaderboard, Row, mean_and_deviation, not_dominated
 from seu_bench.results.metric import UNITS, Metric
 from seu_bench.results.names import Installed, display_benchmark
 from seu_bench.results.record_files import require_records
@@ -229,23 +229,36 @@ def _summary_table(boards: Mapping[str, Leaderboard]) -> Table:
 
 def _size_table(board: Leaderboard) -> Table:
     accuracy, size = accuracy_of(board), METRICS[board.size]
-    found = _within_sizes(board)
-    rows = [(f"up to {most:.3g}", _names([best]), _value(best, accuracy), alike) for best, most, alike in found]
+    rows = [
+        (f"up to {most:.3g}", (REFERENCE if best.reference else "") + _names([best]), _value(best, accuracy), alike)
+        for best, most, alike in _within_sizes(board)
+    ]
     heads = (size.column or "", "most accurate", METRICS[accuracy].column or "", "not significantly different")
     return Table(f"{board.name}-sizes", f"Which method for which {SIZES[board.size]}", heads, rows)
 
 
 def _within_sizes(board: Leaderboard) -> list[tuple[Row, float, str]]:
-    """Find what is most accurate within each size at which that changes, that size, and what is not told from it."""
-    accuracy, found = accuracy_of(board), dict[Row, tuple[Row, float, str]]()
-    for size in sorted(row.mean(board.size) or 0.0 for row in not_dominated(board.learners, (accuracy, board.size))):
-        unit = 10.0 ** (math.floor(math.log10(max(size, 1.0))) - 1)
-        most = math.ceil(size / unit) * unit  # of two digits
+    """Find what is most accurate within each size at which that changes, that size, and what is not told from it;
+    references, where no row that is as small is as accurate."""
+    axes, found = (accuracy_of(board), board.size), dict[Row, tuple[Row, float, str]]()
+    best: Row | None
+    for row in sorted(not_dominated(board.learners, axes), key=lambda row: row.mean(board.size) or 0.0):
+        most = _round_up(row.mean(board.size) or 0.0)
         within = tuple(row for row in board.learners if (row.mean(board.size) or math.inf) <= most)
         best, alike = _most_accurate(replace(board, rows=within))
         if best is not None and best not in found:
-            found[best] = best, most * UNITS[METRICS[board.size].unit].factor, alike
-    return [*found.values()]
+            found[best] = best, most, alike
+    for row in not_dominated(board.rows, axes):
+        if row.reference is not None:
+            found[row] = row, _round_up(row.mean(board.size) or 0.0), "-"
+    factor = UNITS[METRICS[board.size].unit].factor
+    return [(row, most * factor, alike) for row, most, alike in sorted(found.values(), key=itemgetter(1))]
+
+
+def _round_up(size: float) -> float:
+    """Round up to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(max(size, 1.0))) - 1)
+    return math.ceil(size / unit) * unit
 
 
 def _most_accurate(board: Leaderboard) -> tuple[Row | None, str]:
