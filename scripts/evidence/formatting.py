@@ -70,10 +70,10 @@ def methods_table(rows: Mapping[str, Row], columns: Sequence[str]) -> str:
     return table(["method", "seeds", *map(heading, columns)], lines)
 
 
-def template(name: str) -> jinja2.Template:
+def template(name: str, folder: Path = Path(__file__).parent) -> jinja2.Template:
     """A template by the name of its file; a value that it names and is not given is an error."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # Markdown, of our own records
         keep_trailing_newline=True,

@@ -19,6 +19,7 @@ from sphinx.cmd.build import build_main
 
 from scripts.website.links import broken_links
 from scripts.website.reference import write_reference
+from scripts.website.registered import write_registered
 from scripts.website.staging import ROOT, Site
 from seu_bench import __version__
 
@@ -47,6 +48,7 @@ def build(output: Path, *, notebooks: bool) -> list[str]:
         sources.mkdir()
         Site(sources).stage()
         write_reference(sources)
+        write_registered(sources)
         executed = "force" if notebooks else "off"
         arguments = [
             "-q",

@@ -43,6 +43,8 @@ html_theme = "furo"
 html_title = f"seu-bench {release}"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = [str(Path(__file__).parent / "static")]
+html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_sidebars = {
     "**": [

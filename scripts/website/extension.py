@@ -17,18 +17,24 @@ from sphinx.environment import BuildEnvironment
 
 from scripts.public_api import rooms
 from scripts.website.reference import FOLDER
+from scripts.website.registered import KINDS, slug
 
 #: A section of docs/README.md, and its links.
 _SECTION: Final = re.compile(r"^\*\*(?P<name>[A-Z]\w+)\*\*(?P<links>.*?)(?=^\*\*|\Z)", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"\[[^\]]+\]\((?P<page>[^):#]+)\.(?:md|ipynb)\)")
 _LINK_BACK: Final = re.compile(r'(?P<begin><a class="viewcode-back" href=")[^"#]*#(?P<name>[^"]+)"')
+#: A row of docs/questions.md: words, and the first page that it links to.
+_QUESTION: Final = re.compile(
+    r"^\| (?P<words>[^|]+) \| \[[^\]]+\]\((?P<page>[^):#]+)\.md(?:#(?P<anchor>[^)]+))?\)", re.MULTILINE
+)
 #: Pages that no section lists.
-_PROJECT: Final = ("CHANGELOG", "CONTRIBUTING", "SECURITY")
+_PROJECT: Final = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")
 
 
 def register(app: Sphinx) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("source-read", add_contents)
+    app.connect("source-read", add_index_entries)
     app.connect("autodoc-process-docstring", describe_fields)
     app.connect("autodoc-process-signature", leave_out_fields)
     app.connect("autodoc-skip-member", skip_inherited_configuration)
@@ -44,7 +50,7 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname != "index":
         return
     contents = (app.srcdir / "docs" / "README.md").read_text(encoding="utf-8")
-    source[0] += _toctree("", ["docs/README"])
+    source[0] += _toctree("", ["docs/README", "docs/questions", *(f"docs/{kind}/index" for kind in KINDS)])
     for section in _SECTION.finditer(contents):
         pages = [f"docs/{found['page']}" for found in _LINK.finditer(section["links"]) if ".." not in found["page"]]
         if section["name"] == "Reference":
@@ -55,6 +61,20 @@ def add_contents(app: Sphinx, docname: str, source: list[str]) -> None:
             )
         source[0] += _toctree(section["name"], pages)
     source[0] += _toctree("Project", _PROJECT)
+
+
+def add_index_entries(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give pages the words of docs/questions.md as entries of the index, which search ranks above everything else."""
+    for row in _QUESTION.finditer((app.srcdir / "docs" / "questions.md").read_text(encoding="utf-8")):
+        if docname != f"docs/{row['page']}":
+            continue
+        before, heading = source[0], ""
+        for found in re.finditer(r"^#+ (.+)$", source[0], re.MULTILINE):
+            if (row["anchor"] or slug(found[1])) == slug(found[1]):
+                before, heading = source[0][: found.start()], source[0][found.start() :]
+                break
+        main = ", ".join(f"!{word.strip()}" for word in row["words"].split(","))
+        source[0] = f"{before}```{{index}} {main}\n```\n\n{heading}"
 
 
 def _toctree(caption: str, pages: Any) -> str:

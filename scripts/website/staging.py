@@ -52,7 +52,7 @@ class Site:
     def _page(self, page: Path) -> Iterator[Path]:
         """Write a page of the site; yield the pages that it links to."""
         text = _MARKER.sub("", page.read_text(encoding="utf-8"))
-        target = self.folder / _placed(page)
+        target = self.folder / page.relative_to(ROOT)
         linked: list[Path] = []
 
         def link(found: re.Match[str]) -> str:
@@ -64,7 +64,7 @@ class Site:
                 file = file / "README.md"
             if file.suffix == ".md":
                 linked.append(file)
-                shown = self.folder / _placed(file)
+                shown = self.folder / file.relative_to(ROOT)
             elif file.suffix in _SHOWN_AS_FILES:
                 shown = self._file(file)
             else:
@@ -95,12 +95,6 @@ class Site:
             parts = [_shown(file, place, with_text=len(files) <= _MOST_SHOWN) for file in files]
             target.write_text(f"{_UNLISTED}# `{name}`\n\n" + "\n".join(parts), encoding="utf-8")
         return target
-
-
-def _placed(page: Path) -> Path:
-    """Where a page lies within the sources: the README is the home page."""
-    place = page.relative_to(ROOT)
-    return Path("index.md") if place == Path("README.md") else place
 
 
 def _outside_code(text: str, link: Callable[[re.Match[str]], str]) -> str:

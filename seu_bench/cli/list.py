@@ -35,6 +35,8 @@ _DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
     "metric": ("unit", "higher_is_better", "column"),
     "benchmark": ("title", "version", "default_protocol"),
 }
+#: The default of an option that each protocol has a value of.
+PROTOCOL_DEFAULT: Final = "as the protocol says"
 #: Kinds whose options a protocol may set, and those options that each protocol has a value of.
 _CONFIGURED: Final = ("strategy", "searcher", "creator")
 _OF_PROTOCOLS: Final = {
@@ -62,7 +64,7 @@ def list_(kind: str | None, name: str | None, plugin: tuple[Path, ...], form: st
             f"there is no kind {kind!r}{did_you_mean(kind, kinds)}", remedy=f"the kinds are: {', '.join(kinds)}"
         )
     if kind is not None and name is not None:
-        document = _document(kinds[kind], name)
+        document = describe_entry(kinds[kind], name)
         print_as(form, document, _parts(document))
         return
     shown = [kinds[kind]] if kind is not None else [table for table in kinds.values() if table]
@@ -111,7 +113,8 @@ def _lines(tables: Iterable[Kind[Any]], *, alone: bool) -> Iterator[str]:
             yield f"seu-bench list {table.plural} NAME shows one in full"
 
 
-def _document(kind: Kind[Any], name: str) -> dict[str, Any]:
+def describe_entry(kind: Kind[Any], name: str) -> dict[str, Any]:
+    """Everything that is told of a name, as plain values, its options with how each is given."""
     known = {"name": name, "kind": kind.singular}
     if (it := kind.unavailable.get(name)) is not None:
         return known | {"package": it.package, "unavailable": it.factory.reason, "hint": it.factory.remedy}
@@ -153,24 +156,22 @@ def _parts(document: Mapping[str, Any]) -> Iterator[str | RenderableType]:
         rows = [(it["name"], marks[it["ranked"]], it["summary"]) for it in document["protocols"]]
         yield ""
         yield new_table("protocols (--protocol NAME)", ("=name", "=", ""), rows)
-    if document.get("options"):
+    if options := document.get("options"):
         yield ""
-        yield _option_table(document)
+        title = options[0]["given_as"].replace(options[0]["name"], "OPTION")
+        yield new_table(title, ("=option", "type", "default", ""), option_rows(document))
 
 
-def _option_table(document: Mapping[str, Any]) -> RenderableType:
-    """A row for each option; a default of ``None`` is the protocol's value, where it has one."""
-    from seu_bench.cli.tables import new_table
-
-    options, rows = document["options"], []
-    for option in options:
+def option_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of each option; a default of ``None`` is the protocol's, where it has one."""
+    rows = []
+    for option in document["options"]:
         of_protocol = document["kind"] in _CONFIGURED and option["name"] in _OF_PROTOCOLS
-        standing = "as the protocol says" if of_protocol else "not set"
+        standing = PROTOCOL_DEFAULT if of_protocol else "not set"
         default = format_value(option["default"]) if option["default"] is not None else standing
         kind = " | ".join(map(str, option["choices"])) or f"{option['type']} {option['range']}".strip()
         rows.append((option["name"], kind, default, option["help"]))
-    title = options[0]["given_as"].replace(options[0]["name"], "OPTION")
-    return new_table(title, ("=option", "type", "default", ""), rows)
+    return rows
 
 
 @click.group(invoke_without_command=True)

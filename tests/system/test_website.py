@@ -5,17 +5,34 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from sphinx.util.inventory import InventoryFile
+from support import browsing
 
 from scripts import public_api
 from scripts.website.__main__ import write_versions
 from scripts.website.links import broken_links
+from scripts.website.registered import published_results, read_families
 from scripts.website.staging import Site
 from seu_bench import __version__
+from seu_bench.plugin.registry import Registry
 
 ROOT = public_api.ROOT
+PAGES = {"strategies": "methods", "benchmarks": "benchmarks"}
+SEARCHED = {
+    "predict": "guides/saved_models",
+    "lr": "reference/benchmarks",
+    "GPU": "explanation/performance",
+    "my own data": "guides/own_data",
+    "forgetting": "reference/metrics",
+    "resume": "guides/resuming",
+    "add a class": "guides/extending",
+    "custom dataset": "guides/own_data",
+    "confidence interval": "reference/leaderboards",
+    "out of memory": "explanation/performance",
+}
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
@@ -43,8 +60,39 @@ def test_it_is_whole(site: Path) -> None:
     missing = [name for name, public in offered.items() if not public & documented]
     assert missing == []
     assert (site / "index.html").read_text("utf-8").count(f"{__version__}/index.html") == 2
-    for page in ("index", "docs/evidence/reproduction", "docs/reference/api/seu_bench.training", "CHANGELOG"):
+    kinds = Registry().kinds
+    pages = [f"docs/{plural}/{name}" for kind, plural in PAGES.items() for name in kinds[kind]]
+    for page in ("index", *pages, "docs/evidence/reproduction", "docs/reference/api/seu_bench.training", "CHANGELOG"):
         assert (site / __version__ / f"{page}.html").exists(), page
+
+
+@pytest.mark.long
+@browsing.MARKS[0]
+@browsing.MARKS[1]
+def test_pages_fit_and_search_finds(site: Path, tmp_path: Path) -> None:
+    """No page scrolls sideways on a telephone, no code is clipped on a screen, and words lead to their page first."""
+    pages = sorted((site / __version__ / "docs").rglob("*.html"))
+    sideways = "const e = document.documentElement; return e.scrollWidth > e.clientWidth"
+    clipped = "return [...document.querySelectorAll('pre')].some((e) => e.scrollWidth > e.clientWidth + 1)"
+    with browsing.browser(tmp_path) as driver:
+        for width, script in ((390, sideways), (1400, clipped)):
+            browsing.screen(driver, width)
+            for page in (site / __version__ / "index.html", *pages):
+                driver.get(page.as_uri())
+                assert not driver.execute_script(script), (width, page)
+        for words, wanted in SEARCHED.items():
+            driver.get(f"{(site / __version__ / 'search.html').as_uri()}?q={quote(words)}")
+            browsing.wait(driver, lambda: driver.find_elements("css selector", "#search-results li a"))
+            found = driver.find_element("css selector", "#search-results li a").get_attribute("href")
+            assert f"/docs/{wanted}.html" in found, words
+
+
+def test_results_of_pages_are_those_of_records() -> None:
+    """Each ranked row is there once; every strategy is in a family of the README."""
+    rows = published_results()
+    assert len({(row.board.title, *row.row.run_ids.values()) for row in rows}) == len(rows) > 300
+    families = read_families(Registry().strategies)
+    assert sorted(name for family in families for name in family.strategies) == sorted(Registry().strategies)
 
 
 @pytest.mark.long
@@ -67,10 +115,10 @@ def test_notebooks_are_kept_without_outputs(notebook: Path) -> None:
 
 
 def test_links_lead_to_pages_of_the_site(tmp_path: Path) -> None:
-    """The README is the home page; a file and a folder of the source are pages; code stays as it is."""
+    """A file and a folder of the source are pages; code stays as it is."""
     Site(tmp_path).stage()
     contents = (tmp_path / "docs" / "README.md").read_text("utf-8")
-    assert "[README](../index.md)" in contents and not (tmp_path / "README.md").exists()
+    assert "[README](../README.md)" in contents and (tmp_path / "README.md").exists()
     plugins = (tmp_path / "docs" / "guides" / "plugins.md").read_text("utf-8")
     assert "(../../source/examples/in_turn.py.md)" in plugins and "<!-- include" not in plugins
     shown = (tmp_path / "source" / "plugins" / "seu_bench_random.md").read_text("utf-8")
