@@ -15,6 +15,7 @@ from scripts import public_api
 
 GUIDES = public_api.ROOT / "docs" / "guides"
 PAGE, TEXTS = GUIDES / "from_folder_to_model.md", GUIDES / "text_embeddings.md"
+COMPARE = GUIDES.parent / "tutorials" / "compare.md"
 #: A block that is pasted: Python, or indented lines of a shell.
 PASTED = re.compile(
     r"^```python\n(?P<python>.*?)^```$|(?P<shell>(?:^    [^\n]+\n)+)|^```text\n.*?^```$", re.DOTALL | re.MULTILINE
@@ -87,3 +88,22 @@ def test_texts_are_learned(tmp_path: Path) -> None:
     assert min(found.values()) == found["naive"] < found["linear"] < found["joint"]
     accuracy, tasks, later = re.findall(r"([\d.]+)% over (\d) tasks, ([\d.]+)% of the later texts", out)[0]
     assert tasks == "6" and min(float(accuracy), float(later)) > 70
+
+
+@pytest.mark.long
+def test_methods_are_compared(tmp_path: Path) -> None:
+    """Ranks, marks and the verdict are those that the page explains and writes down; a report and a table are made."""
+    out, _ = paste(tmp_path, COMPARE)
+    board, differences = SHOWN.findall(COMPARE.read_text("utf-8"))
+    rows = [re.findall(r"^ (?:.*\d|  ○) (\w+) † +5 ([*≈]?) ", text, re.MULTILINE) for text in (board, out)]
+    assert rows[0] == rows[1] and len(rows[0]) == 5
+    verdicts = [
+        dict(re.findall(r"^(\w+) \(.*?(not significant|significant)", text, re.MULTILINE))
+        for text in (differences, out)
+    ]
+    assert (
+        verdicts[0] == verdicts[1]
+        and verdicts[0]["acc"] == "not significant"
+        and verdicts[0]["training"] == "significant"
+    )
+    assert (tmp_path / "results" / "report.html").exists() and "ewc" in (tmp_path / "table.tex").read_text("utf-8")
