@@ -187,8 +187,8 @@ def _of_method(results: Iterable[Result], registry: Registry) -> str:
     for evidence, board, row in results:
         name = escape_markdown(board.benchmark)
         name = f"[{name}](../benchmarks/{name}.md)" if board.benchmark in registry.benchmarks else name
-        lines.append((f"{name}, {_protocol(board)}", evidence, *_values(row)))
-    return table(("benchmark, protocol", "records", *_COLUMNS), lines, texts=2) if lines else ""
+        lines.append((f"{name}, {_protocol(board)}, {evidence}", *_values(row)))
+    return table(("benchmark, protocol, records", *_COLUMNS), lines) if lines else ""
 
 
 def _of_benchmark(results: Iterable[Result], methods: Mapping[str, Any]) -> dict[str, str]:
