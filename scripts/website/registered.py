@@ -29,7 +29,7 @@ _HERE: Final = Path(__file__).parent
 #: Metrics that are shown with their deviation, and without.
 _ACCURACIES: Final = ("acc", "forgetting")
 _SIZES: Final = ("memory_bytes", "params_total", "train_flops")
-_COLUMNS: Final = ("seeds", *map(heading, (*_ACCURACIES, *_SIZES)), "configuration")
+_COLUMNS: Final = ("seeds", *map(heading, (*_ACCURACIES, *_SIZES)))
 #: A family and its strategies in the README's table, and a heading that names a strategy.
 _FAMILY: Final = re.compile(
     r"^\| (?:\[(?P<link>[^\]]+)\]\(docs/(?P<page>[^)]+)\)|(?P<plain>[^|]+)) \| (?P<names>.*) \|$", re.M
@@ -172,13 +172,13 @@ def _command(it: Mapping[str, Any], results: Iterable[Result]) -> str:
     return f"--strategy {it['name']} --benchmark split_digits{scenario}"
 
 
-def _values(row: Row) -> list[str]:
-    """Seeds, metrics, and what tells a row apart from others of its strategy in its leaderboard."""
+def _line(name: str, row: Row) -> list[str]:
+    """Name, with what tells a row apart from others of its strategy in its leaderboard, then seeds and metrics."""
     text = row.configuration.removeprefix(row.record.strategy).strip(" +")
     text = (text[1:-1] if text.startswith("(") else text).replace("|", "\\|")
     measured = [mean_and_deviation(known_metric(name), row.summary(name)) for name in _ACCURACIES]
     sizes = [mean(row, name, interval=False) for name in _SIZES]
-    return [str(row.seeds), *measured, *sizes, f"`{text}`" if text else ""]
+    return [f"{name} `{text}`" if text else name, str(row.seeds), *measured, *sizes]
 
 
 def _of_method(results: Iterable[Result], registry: Registry) -> str:
@@ -187,19 +187,19 @@ def _of_method(results: Iterable[Result], registry: Registry) -> str:
     for evidence, board, row in results:
         name = escape_markdown(board.benchmark)
         name = f"[{name}](../benchmarks/{name}.md)" if board.benchmark in registry.benchmarks else name
-        lines.append((f"{name}, {_protocol(board)}, {evidence}", *_values(row)))
-    return table(("benchmark, protocol, records", *_COLUMNS), lines) if lines else ""
+        lines.append(_line(f"{name}, {_protocol(board)}, {evidence}", row))
+    return table(("benchmark, protocol, records, configuration", *_COLUMNS), lines) if lines else ""
 
 
 def _of_benchmark(results: Iterable[Result], methods: Mapping[str, Any]) -> dict[str, str]:
     """A table for each leaderboard of a benchmark, by its protocol and set."""
-    tables: dict[str, list[tuple[str, ...]]] = {}
+    tables: dict[str, list[list[str]]] = {}
     for evidence, board, row in results:
         name, mark = escape_markdown(row.record.strategy), "" if row.reference is None else " ○"
         name = f"[{name}](../methods/{name}.md)" if row.record.strategy in methods else name
         lines = tables.setdefault(f"Protocol {_protocol(board)}, records {evidence}", [])
-        lines.append((f"{name}{mark}", *_values(row)))
-    return {place: table(("method", *_COLUMNS), lines) for place, lines in tables.items()}
+        lines.append(_line(f"{name}{mark}", row))
+    return {place: table(("method, configuration", *_COLUMNS), lines) for place, lines in tables.items()}
 
 
 def _protocol(board: Leaderboard) -> str:
