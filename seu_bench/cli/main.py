@@ -52,7 +52,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
     ),
     "leaderboard": _core("leaderboard:leaderboard", "Build leaderboards from records."),
     "report": _core(
-        "report:report", "Write a report: one HTML page that needs no network, and its figures as PDF, SVG and PNG."
+        "report:report", "Write a report: one HTML page with interactive charts, which needs no network."
     ),
     "extend": _core("extend:extend", "Have a finished run learn a further task, from the state that it kept."),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
