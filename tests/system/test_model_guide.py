@@ -106,4 +106,4 @@ def test_methods_are_compared(tmp_path: Path) -> None:
         and verdicts[0]["acc"] == "not significant"
         and verdicts[0]["training"] == "in every seed"
     )
-    assert (tmp_path / "results" / "report.html").exists() and "ewc" in (tmp_path / "table.tex").read_text("utf-8")
+    assert (tmp_path / "results" / "report.html").exists() and "EWC" in (tmp_path / "table.tex").read_text("utf-8")
