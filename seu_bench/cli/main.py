@@ -51,9 +51,7 @@ CORE: Final[Mapping[str, LazyCommand]] = {
         "Compare runs of one benchmark task by task, and their configurations over all of their seeds.",
     ),
     "leaderboard": _core("leaderboard:leaderboard", "Build leaderboards from records."),
-    "report": _core(
-        "report:report", "Write a report: one HTML page with interactive charts, which needs no network."
-    ),
+    "report": _core("report:report", "Write a report: one HTML page with interactive charts, which needs no network."),
     "extend": _core("extend:extend", "Have a finished run learn a further task, from the state that it kept."),
     "verify": _core("verify:verify", "Check a record against the weights of its run."),
     "predict": _core("predict:predict", "Predict the classes of pictures with the model of a run."),
