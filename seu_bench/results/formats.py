@@ -229,7 +229,8 @@ def to_bibtex(boards: Iterable[Leaderboard]) -> str:
 
 
 def _entries(kind: str, name: str, board: Leaderboard) -> dict[str, str]:
-    entry = board.installed.get(kind, {}).get(name)
+    is_own = kind == "benchmarks" and any(row.record.benchmark_file for row in board.rows)
+    entry = None if is_own else board.installed.get(kind, {}).get(name)
     return bibtex_entries(entry.citation) if entry is not None else {}
 
 

@@ -73,8 +73,8 @@ def display_label(label: str, installed: Installed) -> str:
 
 def display_benchmark(record: Record, installed: Installed) -> str:
     """Return the display name of a record's benchmark, with the scenario where that is not ``task``; a number of tasks
-    in it is the record's."""
-    name = display_name("benchmarks", record.benchmark, installed)
+    in it is the record's. A file of one's own is called by its name alone, whatever is installed under it."""
+    name = display_name("benchmarks", record.benchmark, {} if record.benchmark_file else installed)
     if record.task_names:
         name = re.sub(r"\b\d+ tasks\b", f"{len(record.task_names)} tasks", name)
     is_told = record.scenario == "task" or adjective(record.scenario) in name

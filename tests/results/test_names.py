@@ -101,7 +101,8 @@ def test_benchmarks() -> None:
     """With the scenario, and as many tasks as were learned."""
     record = a_record(2, benchmark="split_cifar100_class", scenario="class", task_names=("a", "b"))
     assert display_benchmark(record, KINDS) == "CIFAR-100, 2 tasks, class-incremental"
-    assert display_benchmark(record, {}) == "split_cifar100_class, class-incremental"
+    own = record.model_copy(update={"benchmark_file": "mine.toml"})
+    assert display_benchmark(record, {}) == display_benchmark(own, KINDS) == "split_cifar100_class, class-incremental"
 
 
 def test_citations_of_strangers() -> None:

@@ -101,9 +101,6 @@ def test_methods_are_compared(tmp_path: Path) -> None:
         dict(re.findall(r"^(\w+) \(.*?(not significant|significant|in every seed)", text, re.MULTILINE))
         for text in (differences, out)
     ]
-    assert (
-        verdicts[0] == verdicts[1]
-        and verdicts[0]["acc"] == "not significant"
-        and verdicts[0]["training"] == "in every seed"
-    )
+    assert verdicts[0] == verdicts[1]
+    assert (verdicts[0]["acc"], verdicts[0]["training"]) == ("not significant", "in every seed")
     assert (tmp_path / "results" / "report.html").exists() and "EWC" in (tmp_path / "table.tex").read_text("utf-8")

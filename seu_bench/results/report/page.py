@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import json
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -287,11 +286,8 @@ def _board_table(board: Leaderboard) -> Table:
 
 def _titles(boards: Sequence[Leaderboard]) -> list[str]:
     """Title each board; those that differ in nothing that a title says have the names of their files, too."""
-    titles = []
-    for board in boards:
-        record, tasks = board.rows[0].record, f"{len(board.rows[0].record.task_names)} tasks"  # others than the usual
-        name = re.sub(r"\b\d+ tasks\b", tasks, display_benchmark(record, board.installed))
-        titles.append(f"{name}, protocol {board.protocol}")
+    names = [display_benchmark(board.rows[0].record, board.installed) for board in boards]
+    titles = [f"{name}, protocol {board.protocol}" for name, board in zip(names, boards, strict=True)]
     pairs = zip(titles, boards, strict=True)
     return [f"{title} ({board.name})" if titles.count(title) > 1 else title for title, board in pairs]
 
