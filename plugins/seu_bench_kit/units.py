@@ -17,6 +17,7 @@ from seu_bench.models.flops import active_counter
 from seu_bench.models.layers import ChannelsLastConv2d
 from seu_bench.models.modes import freeze
 from seu_bench.models.multihead import MultiHeadModel
+from seu_bench.models.walk import make_ledger
 
 
 class Unit(nn.Module):
@@ -29,6 +30,7 @@ class Unit(nn.Module):
         self.frozen = True
         freeze(self)
         self.eval()
+        self._ledger = make_ledger(self)
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, unless frozen: an Avalanche strategy calls this on the whole model."""

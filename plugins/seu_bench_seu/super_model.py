@@ -18,6 +18,7 @@ from seu_bench.data import InputShape
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.models.answers import checksums
 from seu_bench.models.multihead import not_learned
+from seu_bench.models.walk import named_state
 from seu_bench.training import on_meta
 from seu_bench_kit import Adapted, SearchSpace, Unit
 from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
@@ -205,7 +206,7 @@ class SuperModel(UnitModel):
         if (wrong := _difference(self.heads, on_meta(self._make_heads))) is not None:
             return f"a head is not what it was: {wrong}"
         known = "heads.", *(f"layers.{layer}.{index}." for layer, index, _ in self._all_units())
-        stray = next((name for name in self.state_dict(keep_vars=True) if not name.startswith(known)), None)
+        stray = next((name for name in named_state(self) if not name.startswith(known)), None)
         return stray and f"{stray} belongs to no unit, and cannot be made again"
 
     def frozen_state(self, learning: int | None = None) -> dict[str, str]:
@@ -345,7 +346,7 @@ class SuperModel(UnitModel):
     def _frozen_tensors(self, learning: int | None) -> Iterator[tuple[str, Tensor]]:
         for layer, index, unit in self._all_units():
             if unit.frozen:
-                for name, tensor in unit.state_dict(keep_vars=True).items():
+                for name, tensor in named_state(unit).items():
                     yield f"{_name(layer, index)} ({name})", tensor
         for task, path in self.paths.items():
             if task == learning:
@@ -432,8 +433,9 @@ def _difference(found: nn.Module, expected: nn.Module) -> str | None:
 
 def _parts_checksum(unit: Unit) -> str:
     """SHA-256 of what a unit consists of, told again only where something in it is another object than it was."""
-    held, parts = list[object](), [*unit.modules()]
-    for part in parts:
+    held, parts = list[object](), [cast(nn.Module, unit)]
+    for part in parts:  # which grows; torch's walk takes longer
+        parts += [it for it in part._modules.values() if it is not None]
         own = vars(part)
         held += own.values()
         for name in ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"):

@@ -1,66 +1,116 @@
-"""Whether later tasks of a long stream take longer to learn than earlier ones."""
+"""Long streams: whether later tasks take longer to learn than earlier ones, and how evaluation and memory grow."""
 
 from __future__ import annotations
 
+import resource
 import statistics
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from scripts.perf.comparison import Result, Table, Value
-from scripts.perf.runs import Timed, timed
+from scripts.perf.runs import timed
+from seu_bench import hookimpl
 from seu_bench.config.run import Request
 from seu_bench.results.record_metrics import EVALUATION
+from seu_bench.training.stage import StageProgress
 
-CASES: dict[str, tuple[str, str | None]] = {
-    "naive": ("naive", None),
-    "ewc": ("ewc", None),
-    "seu_all_new": ("seu", "all_new"),
-    "seu_mdl": ("seu", "mdl"),
+CASES: Final[dict[str, dict[str, Any]]] = {
+    "naive": {"strategy": "naive"},
+    "ewc": {"strategy": "ewc"},
+    "replay": {"strategy": "replay"},
+    "seu_all_new": {"strategy": "seu", "searcher": "random", "creator": "all_new"},
+    "icarl": {"strategy": "icarl"},
+    "slda": {"strategy": "slda"},
 }
+TASKS: Final = (20, 60, 100)
+IMAGES: Final = 96
+MIB: Final = 2**20
+
+
+class Cost(NamedTuple):
+    """CPU seconds that a task took, and MiB that the process holds behind it. All that is not evaluation is learning:
+    stages, what is measured between them, and the record that is written."""
+
+    learning: float
+    evaluation: float
+    held: float | None
+
+
+class Meter:
+    """A plugin that notes what each task of a run costs."""
+
+    def __init__(self) -> None:
+        self.costs: list[Cost] = []
+        self._began = self._learned = time.process_time()
+
+    @hookimpl
+    def stage_progress(self, progress: StageProgress) -> None:
+        """Note where an evaluation begins and ends."""
+        if progress.stage != EVALUATION:
+            return
+        now = time.process_time()
+        if not progress.done:
+            self._learned = now
+            return
+        self.costs.append(Cost(self._learned - self._began, now - self._learned, _held()))
+        self._began = now
 
 
 def measure(_: str) -> Result:
-    """A run of each strategy."""
-    tasks = 20
-    limit = 192
+    """A run of each strategy on streams of each length."""
     values: dict[str, Value] = {}
-    rows = []
-    for name, (strategy, creator) in CASES.items():
-        run = timed(_request(strategy, creator, tasks, limit))
-        seconds = [_learning(run, task) for task in range(tasks)]
-        # The first task has nothing to start from: no creation, no penalty.
-        middle = tasks // 2
-        values[name] = statistics.fmean(seconds[middle:]) / statistics.fmean(seconds[1:middle])
-        slope = statistics.linear_regression(range(1, tasks), seconds[1:]).slope
-        evaluation = [run.stages()[EVALUATION, task].seconds for task in range(tasks)]
-        rows.append([name, seconds[1], seconds[-1], slope / statistics.fmean(seconds[1:]), values[name]])
-        rows[-1] += [evaluation[1], evaluation[-1]]
-    columns = ("run", "second task s", "last task s", "slope per task / mean", "later / earlier half")
-    return Result(
-        {"benchmark": "pmnist", "data": "made-up", "tasks": tasks, "images per task": limit},
-        values,
-        (Table("Learning and evaluation", (*columns, "evaluation after second s", "after last s"), rows),),
+    rows: list[list[Any]] = []
+    for name in CASES:
+        of_case = [_row(name, tasks) for tasks in TASKS]
+        values |= {name: max(row[4] for row in of_case), f"{name}_evaluation": max(row[5] for row in of_case)}
+        rows += of_case
+    columns = ("run", "tasks", "earlier half: learning a task s", "later half s", "later / earlier")
+    further = ("evaluating a task: later / earlier", "process gains a task MiB", "stored a task MiB")
+    settings = {"data": "made-up", "images per task": IMAGES, "benchmark": "pmnist; of icarl split_cifar100_class"}
+    return Result(settings, values, (Table("Learning, evaluation and memory", (*columns, *further), rows),))
+
+
+def _row(name: str, tasks: int) -> list[Any]:
+    meter = Meter()
+    record = timed(_request(CASES[name], tasks), watching=meter).record
+    costs, middle = meter.costs, len(meter.costs) // 2
+    # The first task has nothing to start from: no creation, no penalty. After each task all so far are evaluated.
+    learning = [cost.learning for cost in costs]
+    evaluation = [cost.evaluation / number for number, cost in enumerate(costs, start=1)]
+    earlier, later, *shares = (
+        statistics.fmean(half) for it in (learning, evaluation) for half in (it[1:middle], it[middle:])
     )
+    held, stored = [cost.held for cost in costs], [None if it is None else it / MIB for it in record.memory_bytes]
+    return [name, len(costs), earlier, later, later / earlier, shares[1] / shares[0], _slope(held), _slope(stored)]
 
 
-def _request(strategy: str, creator: str | None, tasks: int, limit: int) -> Request:
+def _slope(mib: Sequence[float | None]) -> float | None:
+    """What comes to it with each task of the later half."""
+    half = [it for it in mib[len(mib) // 2 :] if it is not None]
+    return statistics.linear_regression(range(len(half)), half).slope if len(half) > 1 else None
+
+
+def _held() -> float | None:
+    """MiB of the process that are in memory; ``None`` where the system does not tell."""
+    file = Path("/proc/self/statm")
+    return int(file.read_text().split()[1]) * resource.getpagesize() / MIB if file.is_file() else None
+
+
+def _request(case: Mapping[str, Any], tasks: int) -> Request:
     options: dict[str, Any] = {"epochs": 6, "batch_size": 64, "benchmark.stream.tasks": tasks}
-    if strategy == "seu":
-        options |= {"cells": 3, "channels": 8, "searcher.cells": 3, "searcher.channels": 4}
-        options |= {"searcher.epochs": 4, "searcher.batch_size": 48}
-        if creator != "all_new":
-            options |= {"creator.epochs": 6, "creator.batch_size": 64}
+    network = {"backbone": "conv4", "width": 0.25}  # small, so that what grows is not hidden behind training
+    benchmark = "pmnist"
+    if case["strategy"] == "seu":
+        options |= {"cells": 3, "channels": 8}
+    elif case["strategy"] == "slda":
+        options = {"benchmark.stream.tasks": tasks}
+    elif case["strategy"] == "icarl":  # 100 classes do not make 60 tasks
+        benchmark = "split_cifar100_class"
+        del options["benchmark.stream.tasks"]
+        options |= {**network, "benchmark.stream.classes_per_task": 100 // (50 if tasks == 60 else tasks)}
     else:
-        options |= {"width": 0.25}
-    return Request(
-        strategy=strategy,
-        benchmark="pmnist",
-        creator=creator,
-        protocol="paper",
-        options=options,
-        limit=limit,
-        synthetic=True,
-    )
-
-
-def _learning(run: Timed, task: int) -> float:
-    return sum(stage.seconds for (name, at), stage in run.stages().items() if at == task and name != EVALUATION)
+        options |= network
+    fields = {"protocol": "paper", "options": options, "limit": IMAGES, "synthetic": True, "benchmark": benchmark}
+    return Request.model_validate({**case, **fields})

@@ -39,9 +39,11 @@ class Timed:
         return sum(stage.seconds for (_, task), stage in self.stages(*names).items() if task >= first)
 
 
-def timed(request: Request, *, feature_cache: int | None = None) -> Timed:
-    """Make a run on the CPU."""
+def timed(request: Request, *, feature_cache: int | None = None, watching: object = None) -> Timed:
+    """Make a run on the CPU; ``watching`` is a plugin whose hooks are called."""
     registry = Registry()
+    if watching is not None:
+        registry.manager.register(watching)
     with tempfile.TemporaryDirectory() as folder:
         fields = {
             "results": Path(folder),

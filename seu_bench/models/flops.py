@@ -232,11 +232,13 @@ def counted_as(flops: Callable[[], int]) -> Iterator[None]:
 class RepeatedBatches:
     """Reckons batches that cost the same per image: of each network one batch is counted, others by their images.
 
-    ``known`` are operations of a batch and its number of images, by network.
+    ``known`` are operations of a batch and its number of images, by network. ``gapless`` says that nothing is computed
+    between the end of a batch and the beginning of the next, so that the counter need not come back for it.
     """
 
-    def __init__(self, known: dict[Hashable, tuple[int, int]] | None = None) -> None:
+    def __init__(self, known: dict[Hashable, tuple[int, int]] | None = None, *, gapless: bool = False) -> None:
         self.known = {} if known is None else known
+        self._gapless = gapless
         self._counter: FlopCounter | None = None
         self._counts = True
 
@@ -264,7 +266,8 @@ class RepeatedBatches:
         else:
             flops, counted = self.known[self._network]
             self._counter.flops += flops * images // counted
-        self._switch(counts=True)
+        if not self._gapless:
+            self._switch(counts=True)
 
     def _switch(self, *, counts: bool) -> None:
         if self._counter is not None and counts != self._counts:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from torch import nn
+
+from seu_bench.models.walk import named_parts
+
+Modes: TypeAlias = list[tuple[nn.Module, bool]]
 
 
 @contextmanager
@@ -15,11 +20,22 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
     Frozen modules may refuse to train, and others stay in evaluation mode on purpose, so that ``train()`` would not
     restore what was there.
     """
-    before = [(module, module.training) for module in model.modules()]
+    before = save_modes(model)
     try:
         yield
     finally:
-        for module, training in before:
+        restore_modes(before)
+
+
+def save_modes(model: nn.Module) -> Modes:
+    """Return each module with its mode."""
+    return [(module, module.training) for _, module in named_parts(model)]
+
+
+def restore_modes(modes: Modes) -> None:
+    """Restore what :func:`save_modes` returned."""
+    for module, training in modes:
+        if module.training is not training:  # setting it takes ten times as long as looking
             module.training = training
 
 

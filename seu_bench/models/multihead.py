@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from avalanche.models import MultiTaskModule
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from seu_bench.data.images import sample_ids_of
 from seu_bench.errors import RunError
 from seu_bench.models.answers import Answers
+from seu_bench.models.walk import named_parts
 
 if TYPE_CHECKING:
     from seu_bench.models.feature_cache import FeatureCache
@@ -57,6 +58,14 @@ class MultiHeadModel(MultiTaskModule):
 
     def adaptation(self, experience: object) -> None:
         """Do not adapt: the strategy alone grows the model."""
+
+    def to(self, *arguments: Any, **kwargs: Any) -> Self:
+        """Move as torch does; where all of it is on the device already, as before each task, nothing is done."""
+        if len(arguments) == 1 and not kwargs and isinstance(device := arguments[0], torch.device):
+            own = (tensors for _, part in named_parts(self) for tensors in (part._parameters, part._buffers))
+            if all(it is None or it.device == device for tensors in own for it in tensors.values()):
+                return self
+        return super().to(*arguments, **kwargs)
 
     def begin_task(self, task: int) -> None:
         """Take note that ``task`` is learned from now on; a run that is resumed may call it again for the same task."""

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from seu_bench.models.flops import FlopCounter, counted_as
+from seu_bench.models.walk import parameters_of
 
 
 def count_parameters(*modules: nn.Module) -> int:
     """Count the parameters of ``modules``, each shared one counted once."""
-    return sum(parameter.numel() for parameter in nn.ModuleList(modules).parameters())
+    return sum(parameter.numel() for parameter in parameters_of(nn.ModuleList(modules)))
 
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:
@@ -22,9 +23,9 @@ def count_bytes(tensors: Iterable[Tensor]) -> int:
     for tensor in tensors:
         if count := tensor.numel():
             start, size = tensor.data_ptr(), tensor.element_size()
-            place: object = tensor.device
+            place: object = tensor.get_device()
             if tensor.is_meta:  # which has no addresses: by the storage itself
-                start, place = int(tensor.storage_offset()) * size, tensor.untyped_storage()._cdata
+                start, place = int(tensor.storage_offset()) * size, (tensor.untyped_storage()._cdata,)
             if not tensor.is_contiguous():
                 count = 1 + sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
             spans[place].add((start, start + count * size))

@@ -7,11 +7,14 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import torch
+from avalanche.training.plugins.clock import Clock
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
+from seu_bench.data.avalanche import BatchLoader
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
+from seu_bench.training.monitoring import implements
 from seu_bench.training.stage import EpochReport, Stability, Stage, TaskData
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
@@ -173,6 +176,17 @@ class BestWeights:
         self._kept = dict(state["kept"])
 
 
+def _is_gapless(strategy: Any) -> bool:
+    """Whether nothing is computed between the batches of an epoch: they lie ready, and nobody listens there."""
+    loader, events = strategy.dataloader, ("after_training_iteration", "after_training_epoch")
+    if not isinstance(loader, BatchLoader) or not isinstance(loader.images.store, Tensor):
+        return False
+    if getattr(strategy, "extends_batches", False):
+        return False
+    others = [plugin for plugin in strategy.plugins if not isinstance(plugin, Clock)]
+    return not any(implements(plugin, event) for plugin in others for event in events)
+
+
 class TrainingStage(Stage[Any]):
     """Train a task's path; after each epoch validate, at the end restore the best weights.
 
@@ -230,7 +244,7 @@ class TrainingStage(Stage[Any]):
     def train_epoch(self) -> EpochReport:
         """Train for one epoch: what :meth:`count_images` counts costs the same per image in all batches."""
         strategy, counted = self.strategy, self.image_passes
-        with RepeatedBatches(self.batch_flops) as repeated:
+        with RepeatedBatches(self.batch_flops, gapless=_is_gapless(strategy)) as repeated:
 
             def on_batch(images: int) -> None:
                 nonlocal counted

@@ -23,6 +23,7 @@ from seu_bench.models.flops import RepeatedBatches
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_parameters
+from seu_bench.models.walk import parameters_of
 from seu_bench.training.backbones import backbone_model
 from seu_bench.training.interfaces import Cost, StrategyContext
 from seu_bench.training.memories import Memory
@@ -359,9 +360,14 @@ class Method(StagedStrategy):
         """Return all of a backbone with its heads, which replay may reach; otherwise what trains of the task's path."""
         return self.model if isinstance(self.model, BackboneModel) else self.model.trainable_module(task.index)
 
+    @property
+    def extends_batches(self) -> bool:
+        """Whether :meth:`extend_batch` does anything."""
+        return type(self).extend_batch is not Method.extend_batch
+
     def _unpack_minibatch(self) -> None:
         super()._unpack_minibatch()
-        if self.is_training and type(self).extend_batch is not Method.extend_batch:
+        if self.is_training and self.extends_batches:
             self.mbatch = list(self.extend_batch(self.mb_x, self.mb_y, self.mb_task_id))
 
     def criterion(self) -> Tensor:
@@ -380,7 +386,7 @@ class Method(StagedStrategy):
     def kept(self) -> Mapping[str, Any]:
         """Return the model and the state, but for generators; of memories the images that they stand for."""
         model = self.model
-        held: dict[str, Any] = {"parameters": list(model.parameters()), "masks": list(model.packed_masks())}
+        held: dict[str, Any] = {"parameters": parameters_of(model), "masks": list(model.packed_masks())}
         held["buffers"] = model
         for name in self.state_attributes:
             value = getattr(self, name)

@@ -25,6 +25,7 @@ from seu_bench.data.images import TaskImages
 from seu_bench.models.modes import modes_kept
 from seu_bench.models.multihead import MultiHeadModel
 from seu_bench.models.sizes import count_bytes, count_macs, count_parameters
+from seu_bench.models.walk import named_state
 
 #: Bytes of an image's label and of the number of its task.
 LABEL_BYTES: Final = 2
@@ -72,12 +73,12 @@ def bytes_by_kind(kept: Mapping[str, Any]) -> dict[str, int]:
         Bytes of each kind that takes any. Memory that tensors share is counted once, for the first kind that has it.
     """
     found: dict[str, int] = {}
-    tensors, counted = list[Tensor](), 0
+    tensors, counted = dict[int, Tensor](), 0
     for kind, value in kept.items():
         parts, before = list(_parts(value)), counted
-        if own := [part for part in parts if isinstance(part, Tensor)]:
-            tensors += own
-            counted = count_bytes(tensors)
+        if own := {id(part): part for part in parts if isinstance(part, Tensor) and id(part) not in tensors}:
+            tensors |= own
+            counted = count_bytes(tensors.values())
         if taken := counted - before + sum(part.nbytes for part in parts if isinstance(part, KeptImages)):
             found[kind] = taken
     return found
@@ -96,8 +97,8 @@ def memory_of(strategy: Any) -> dict[str, int] | None:
 
 def _parts(value: Any) -> Iterator[Tensor | KeptImages]:
     if isinstance(value, nn.Module):
-        value = value.state_dict(keep_vars=True)  # which makes no tensors
-    if isinstance(value, Tensor | KeptImages):
+        yield from named_state(value).values()
+    elif isinstance(value, Tensor | KeptImages):
         yield value
     elif isinstance(value, TaskImages):
         yield KeptImages.of(value)

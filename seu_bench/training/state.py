@@ -78,6 +78,14 @@ def can_be_saved(value: Any) -> bool:
     return plain or (hasattr(value, "state_dict") and hasattr(value, "load_state_dict"))
 
 
+def set_counts(clock: Any, counts: Mapping[str, Any]) -> None:
+    """Set the counts of Avalanche's clock by name; a ValueError: one is no whole number, or the clock has none so."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or not isinstance(getattr(clock, name), int):
+            raise ValueError(f"the clock's {name} is {value!r}")
+        setattr(clock, name, value)
+
+
 def set_state(owner: object, name: str, state: Any) -> None:
     """Give an attribute what :func:`get_state` returned: into the object that is there, or in place of the value."""
     value = getattr(owner, name)

@@ -23,18 +23,21 @@ from seu_bench.data.avalanche import BatchLoader, task_images
 from seu_bench.data.images import TaskImages
 from seu_bench.models.answers import Answers
 from seu_bench.models.feature_cache import FeatureCache, feature_tiers
+from seu_bench.models.modes import restore_modes, save_modes
 from seu_bench.models.multihead import MultiHeadModel, NotLearnedError
+from seu_bench.models.walk import is_parameter, named_state
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_optimizer
 from seu_bench.training.monitoring import SilentLogger, implements
 from seu_bench.training.stage import Pause, Phase, ProgressCallback, Stage, TaskData
-from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_state
+from seu_bench.training.state import checkpoint_error_context, difference, get_state, set_counts, set_state
 from seu_bench.training.task_inference import TaskInference, task_inference
 from seu_bench.utils.hardware import number_format
 from seu_bench.utils.seeding import derive_seed
 
 #: Keys of the states of what is attached begin so, unlike names of attributes.
 _ATTACHED = "attached "
+_CHANGED_BY_EVAL = ("experience", "is_training", "adapted_dataset", "dataloader")
 
 
 class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
@@ -336,12 +339,13 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
                     return images if self.task_inference is None else self.task_inference.with_label(images)
         return None
 
-    def _load_train_state(self, prev_state: Any) -> None:
-        # Avalanche's walks below each module again, so that the time would grow faster than the model.
-        for name, module in self.model.named_modules():
-            module.training = prev_state["model_training_mode"].get(name, True)
-        for name in ("experience", "is_training", "adapted_dataset", "dataloader"):
-            setattr(self, name, prev_state[name])
+    # Avalanche's own walk below each module again, so that the time would grow faster than the model.
+    def _save_train_state(self) -> dict[str, Any]:
+        return {name: vars(self).get(name) for name in _CHANGED_BY_EVAL} | {"_modes": save_modes(self.model)}
+
+    def _load_train_state(self, prev_state: dict[str, Any]) -> None:
+        restore_modes(prev_state.pop("_modes"))
+        vars(self).update(prev_state)
 
     def _before_eval_exp(self, **kwargs: Any) -> None:
         self._listeners = {}
@@ -375,8 +379,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
 
     def _train_exp(self, experience: Any, eval_streams: Any = None, **kwargs: Any) -> None:
         index, loader = self._task_of(experience), self.dataloader
-        # A plugin may have put a loader of its own there, e.g. one that mixes in a memory.
-        is_ours = isinstance(loader, BatchLoader)
+        is_ours = isinstance(loader, BatchLoader)  # and not a plugin's, e.g. one that mixes in a memory
         train = loader.images if is_ours else task_images(experience.dataset.train(), index, self.device)
         valid = self._validation_of(experience, eval_streams)
         with self._features_cached() as numbered:
@@ -402,7 +405,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
                 with checkpoint_error_context(f"stage {stage.name!r} of task {task.index}"):
                     stage.load_state_dict(pending["stage"])
                     self._set_own_state(pending["own_now"])
-                    self._set_clock(pending["clock"])  # Avalanche's counts of a task began at 0 with this training
+                    set_counts(self.clock, pending["clock"])  # Avalanche began to count the task from 0
                 pending = None
             self._stage = stage
             compiles = self.compute.compile and isinstance(stage, TrainingStage)
@@ -455,7 +458,7 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         """Restore what :meth:`state_dict` returned, on a strategy that has learned nothing; a CheckpointError: it does
         not fit."""
         with checkpoint_error_context("the strategy"):
-            self._set_clock(state["clock"])
+            set_counts(self.clock, state["clock"])
             self.model.load_architecture(state["architecture"])
             self.model.to(self.device)
             self.model.load_state_dict(state["weights"])
@@ -475,20 +478,14 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
             it.load_state_dict(own[_ATTACHED + name])
         self.set_extra_state({name: value for name, value in own.items() if not name.startswith(_ATTACHED)})
 
-    def _set_clock(self, counts: Mapping[str, Any]) -> None:
-        for name, value in counts.items():
-            if not isinstance(value, int) or not isinstance(getattr(self.clock, name), int):
-                raise ValueError(f"the clock's {name} is {value!r}")
-            setattr(self.clock, name, value)
-
     def _phase_start(self, task: int, phase: int) -> dict[str, Any]:
         model = self.model
-        state = model.state_dict(keep_vars=True)  # whose names alone are wanted
+        state = named_state(model)  # whose names alone are wanted
         return {
             "task": task,
             "phase": phase,
             "architecture": model.architecture(),
-            "frozen": [name for name, it in state.items() if isinstance(it, nn.Parameter) and not it.requires_grad],
+            "frozen": [name for name, it in state.items() if is_parameter(it) and not it.requires_grad],
             "weights": list(state),
             "own": copy.deepcopy(self._own_state()),  # which the stage may change in place
         }

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -134,3 +135,31 @@ def test_stages_count_as_torch_does(case: str, counted: list[tuple[Stage[Any], i
     for key, stage in stages.items():
         assert stage.flops == totals[key], (stage.name, stage.task)
     assert sum(stage.flops or 0 for stage in stages.values()) > 0
+
+
+class Listening(SupervisedPlugin[Any]):
+    """Computes where nothing of ours does: behind a batch, or behind an epoch."""
+
+    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Two operations for each of 50 products."""
+        torch.zeros(1, 5) @ torch.zeros(5, 10)
+
+
+class ListeningLast(SupervisedPlugin[Any]):
+    """The same, behind an epoch."""
+
+    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """As many."""
+        torch.zeros(1, 5) @ torch.zeros(5, 10)
+
+
+@pytest.mark.parametrize("plugin", [None, Listening, ListeningLast])
+def test_what_plugins_compute_between_batches_is_counted(
+    plugin: type[SupervisedPlugin[Any]] | None, counted: list[tuple[Stage[Any], int]]
+) -> None:
+    learner = Trial("naive").learner("tiny_two")
+    if plugin is not None:
+        learner.strategy.plugins.append(plugin())  # type: ignore[no-untyped-call]
+    learner.learn(0)
+    (stage,) = {id(stage): stage for stage, _ in counted}.values()
+    assert stage.flops == sum(flops for _, flops in counted) > 0

@@ -1,0 +1,100 @@
+"""Modules, parameters and state of a model, found by one loop, and of what does not change any more by its ledger.
+
+A model that grows is walked through several times before and after every task, and torch hands each name through a
+generator for each level: of a hundred tasks that took as long as to learn one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from torch import Tensor, nn
+
+Tensors: TypeAlias = dict[str, Any]
+_OWN_STATE: Final = ("state_dict", "_save_to_state_dict", "get_extra_state")
+#: Classes that were looked at, and whether they override one of these.
+_KINDS: Final[dict[type, bool]] = {}
+
+
+class Ledger(NamedTuple):
+    """What a module consists of whose parts stay the same objects: names within it, and where tensors are found, as a
+    move to another device replaces some. A module has it as ``_ledger``.
+    """
+
+    parts: list[tuple[str, nn.Module]]
+    parameters: list[tuple[Tensors, str]]
+    state: list[tuple[str, Tensors, str]] | None
+
+
+def make_ledger(module: nn.Module) -> Ledger:
+    """Make the ledger of a module."""
+    parts = named_parts(module)
+    places = [(part._parameters, key) for _, part in parts for key, it in part._parameters.items() if it is not None]
+    return Ledger(parts, places, None if any(_saves_its_own_way(it) for _, it in parts) else [*_state_places(parts)])
+
+
+def named_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return all modules with the prefix of their names, such as ``"layers.0."``, in the order of ``state_dict()``; one
+    that has several places stands at each."""
+    found = []
+    for prefix, part, ledger in _walk(module):
+        found += [(prefix, part)] if ledger is None else [(prefix + name, it) for name, it in ledger.parts]
+    return found
+
+
+def named_state(module: nn.Module) -> dict[str, Any]:
+    """Return what ``state_dict(keep_vars=True)`` does."""
+    state: dict[str, Any] = {}
+    for prefix, part, ledger in _walk(module):
+        if _saves_its_own_way(part) if ledger is None else ledger.state is None:
+            own: dict[str, Any] = module.state_dict(keep_vars=True)
+            return own
+        places = _state_places([("", part)]) if ledger is None or ledger.state is None else ledger.state
+        for name, tensors, key in places:
+            if (it := tensors.get(key)) is not None:
+                state[prefix + name] = it
+    return state
+
+
+def parameters_of(module: nn.Module) -> list[nn.Parameter]:
+    """Return all parameters, each shared one once, in torch's order."""
+    found: dict[int, Any] = {}
+    for _, part, ledger in _walk(module):
+        own = part._parameters.values() if ledger is None else (tensors.get(key) for tensors, key in ledger.parameters)
+        found |= {id(it): it for it in own if it is not None}
+    return [*found.values()]
+
+
+def is_parameter(it: object) -> bool:
+    """Return whether it is a parameter; torch's ``isinstance`` asks ten times as long."""
+    return type(it) is nn.Parameter or (type(it) is not Tensor and isinstance(it, nn.Parameter))
+
+
+def _walk(module: nn.Module) -> Iterator[tuple[str, nn.Module, Ledger | None]]:
+    waiting = [("", module)]
+    while waiting:
+        prefix, part = waiting.pop()
+        ledger = vars(part).get("_ledger")
+        yield prefix, part, ledger
+        if ledger is None and part._modules:
+            waiting += reversed([(f"{prefix}{name}.", it) for name, it in part._modules.items() if it is not None])
+
+
+def _state_places(parts: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensors, str]]:
+    for prefix, part in parts:
+        left_out = part._non_persistent_buffers_set
+        for tensors in (part._parameters, part._buffers):
+            yield from (
+                (prefix + key, tensors, key) for key, it in tensors.items() if it is not None and key not in left_out
+            )
+
+
+def _saves_its_own_way(module: nn.Module) -> bool:
+    return bool(module._state_dict_hooks or module._state_dict_pre_hooks) or _overrides_state(type(module))
+
+
+def _overrides_state(kind: type[nn.Module]) -> bool:
+    if (known := _KINDS.get(kind)) is None:
+        known = _KINDS[kind] = any(getattr(kind, name) is not getattr(nn.Module, name) for name in _OWN_STATE)
+    return known

@@ -1,0 +1,97 @@
+"""One loop over a model's modules finds what torch's own walks find."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seu_bench.models.modes import modes_kept
+from seu_bench.models.walk import make_ledger, named_parts, named_state, parameters_of
+from seu_bench_kit import Unit
+
+
+class Told(nn.Linear):
+    """A layer with something of its own in its state."""
+
+    def get_extra_state(self) -> Any:
+        return {"seen": 3}
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
+
+
+class Branches(Unit):
+    """Modules in places of their own and in two, buffers that are kept and that are not, and what is left out."""
+
+    def __init__(self, last: nn.Module) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))
+        self.again = self.first
+        self.register_buffer("kept", torch.zeros(2))
+        self.register_buffer("lost", torch.zeros(2), persistent=False)
+        self.nothing: nn.Module | None = None
+        self.last = last
+
+
+@pytest.fixture(params=[False, True], ids=["training", "frozen"])
+def model(request: pytest.FixtureRequest) -> nn.Module:
+    units = [Branches(nn.Linear(4, 2)), Branches(nn.Linear(4, 2))]
+    if request.param:
+        units[0].freeze()
+    return nn.Sequential(nn.ModuleList(units), nn.Linear(2, 2))
+
+
+def same(model: nn.Module) -> None:
+    """Compare with torch, by identity and in order."""
+    expected = model.state_dict(keep_vars=True)
+    found = named_state(model)
+    assert list(found) == list(expected)
+    assert all(found[name] is it for name, it in expected.items() if isinstance(it, torch.Tensor))
+    assert [*map(id, parameters_of(model))] == [*map(id, model.parameters())]
+    assert {prefix.removesuffix("."): part for prefix, part in named_parts(model)} == dict(
+        model.named_modules(remove_duplicate=False)
+    )
+
+
+def test_walk_finds_what_torch_does(model: nn.Module) -> None:
+    same(model)
+    same(copy.deepcopy(model))
+    same(model.double().to("meta"))  # which replaces buffers, and parameters as well
+
+
+def test_walk_has_state_of_its_own(model: nn.Module) -> None:
+    told = Branches(Told(2, 2))
+    model.append(told)  # type: ignore[operator]
+    assert "2.last._extra_state" in named_state(model)
+    same(model)
+    told.freeze()
+    same(model)
+
+
+def test_walk_sees_a_tensor_that_was_replaced_or_removed(model: nn.Module) -> None:
+    unit = model.get_submodule("0.0")
+    unit.kept = torch.ones(2)
+    same(model)
+    del unit._buffers["kept"]
+    same(model)
+
+
+def test_ledger_is_of_what_was_frozen(model: nn.Module) -> None:
+    """A module that comes to it later is not walked to: the guard of creators looks at modules themselves."""
+    unit = model.get_submodule("0.1")
+    unit._ledger = make_ledger(unit)  # type: ignore[assignment]
+    unit.later = nn.Linear(1, 1)
+    assert not [name for name in named_state(model) if "later" in name]
+
+
+def test_modes_are_restored(model: nn.Module) -> None:
+    before = [module.training for module in model.modules()]
+    model.get_submodule("1").training = False
+    with modes_kept(model):
+        model.train()
+        model.eval()
+    assert [module.training for module in model.modules()] == [*before[:-1], False]
