@@ -142,7 +142,7 @@ class GrowingAlexNet(MultiHeadModel):
         classes: outputs of each task's head.
     """
 
-    has_frozen_layers = True
+    has_frozen_layers = paths_stay = True
 
     def __init__(self, shape: AlexNetShape, classes: Sequence[int]) -> None:
         super().__init__(classes)

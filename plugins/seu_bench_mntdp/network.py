@@ -80,7 +80,7 @@ class ModularResNet(UnitModel):
         ``network = ModularResNet(3, 64, [10, 10]); network.try_path((None,) * 6); network.hold(); network.adopt()``
     """
 
-    has_frozen_layers = True
+    has_frozen_layers = paths_stay = True
 
     def __init__(
         self,

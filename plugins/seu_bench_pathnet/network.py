@@ -187,6 +187,7 @@ class ModularNetwork(MultiHeadModel):
     """
 
     masks: Tensor
+    paths_stay = True
 
     def __init__(
         self, chain: Sequence[ChainLayer], classes: Sequence[int], modules: int, *, open_ended: bool = False

@@ -51,7 +51,7 @@ def by_hand(model: Any) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("name", ["seu", "pnn", "independent", "linear", "naive"])
+@pytest.mark.parametrize("name", ["seu", "pnn", "ltg", "mntdp", "pathnet", "independent", "linear", "naive"])
 def test_computed_once(name: str) -> None:
     """What comes back is what was computed; naive has nothing that stays."""
     strategy, evaluated = learned(name)
