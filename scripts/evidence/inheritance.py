@@ -21,8 +21,8 @@ SET: Final = "inheritance"
 ABLATION: Final = "inheritance_ablation"
 PROTOCOLS: Final = ("quick", "half_day")
 BENCHMARKS: Final = ("split_fashion", "split_cifar100", "pmnist")
-#: Streams whose last task has been there before, on which the figure has no panel.
-TRANSFER: Final = ("transfer_part_s_minus", "transfer_part_s_plus", "transfer_part_s_out")
+#: Streams on which the figure has no panel: those whose last task has been there before, and a part of CIFAR-10.
+OTHERS: Final = ("transfer_part_s_minus", "transfer_part_s_plus", "transfer_part_s_out", "split_cifar10_part")
 #: Points of accuracy above random cells of the same width that were the goal, on how many streams, and the question.
 GOAL: Final = (0.02, 4, "probe-width")
 #: Names of rows: ours, and what is trivial beside it; the rows of the contest, in order.
@@ -43,7 +43,7 @@ _MARKERS: Final = "*1ov^<>sdPXDhp8H"
 
 def read_contests(pool: Pool) -> dict[Place, dict[str, Row]]:
     """Rows by protocol and benchmark, in the order of :data:`ROWS`; benchmarks without our row are left out."""
-    places = [(protocol, benchmark) for protocol in PROTOCOLS for benchmark in (*BENCHMARKS, *TRANSFER)]
+    places = [(protocol, benchmark) for protocol in PROTOCOLS for benchmark in (*BENCHMARKS, *OTHERS)]
     found = {place: pool.get(place, {}) for place in places}
     return {
         place: {name: Row(0, name, rows[name]) for name in ROWS if name in rows}

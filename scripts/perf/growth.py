@@ -99,18 +99,15 @@ def _held() -> float | None:
 
 
 def _request(case: Mapping[str, Any], tasks: int) -> Request:
-    options: dict[str, Any] = {"epochs": 6, "batch_size": 64, "benchmark.stream.tasks": tasks}
-    network = {"backbone": "conv4", "width": 0.25}  # small, so that what grows is not hidden behind training
-    benchmark = "pmnist"
-    if case["strategy"] == "seu":
-        options |= {"cells": 3, "channels": 8}
-    elif case["strategy"] == "slda":
-        options = {"benchmark.stream.tasks": tasks}
-    elif case["strategy"] == "icarl":  # 100 classes do not make 60 tasks
-        benchmark = "split_cifar100_class"
-        del options["benchmark.stream.tasks"]
-        options |= {**network, "benchmark.stream.classes_per_task": 100 // (50 if tasks == 60 else tasks)}
-    else:
-        options |= network
-    fields = {"protocol": "paper", "options": options, "limit": IMAGES, "synthetic": True, "benchmark": benchmark}
-    return Request.model_validate({**case, **fields})
+    strategy, benchmark, stream = case["strategy"], "pmnist", {"benchmark.stream.tasks": tasks}
+    schedule = {"epochs": 6, "batch_size": 64}
+    options = {**schedule, "backbone": "conv4", "width": 0.25}  # small, so that training hides nothing of what grows
+    if strategy == "seu":
+        options = {**schedule, "cells": 3, "channels": 8}
+    elif strategy == "slda":
+        options = {}
+    elif strategy == "icarl":  # whose memory is full after two tasks; 100 classes do not make 60
+        benchmark, classes = "split_cifar100_class", 100 // (50 if tasks == 60 else tasks)
+        options["memory"], stream = 100, {"benchmark.stream.classes_per_task": classes}
+    fields = {"protocol": "paper", "options": options | stream, "limit": IMAGES, "synthetic": True}
+    return Request.model_validate({**case, **fields, "benchmark": benchmark})

@@ -158,6 +158,7 @@ def measure_rehearsal(images: TaskImages, schedule: Schedule) -> Result:
 def measure(name: str) -> Result:
     """Images per second of each way to train a task; what begins a task, such as counting operations once, is in it."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # as a run has it
     make: Callable[[], BackboneModel]
     ways = {"bare": bare, "naive": ours}
     if name == "loop_alexnet":
