@@ -30,8 +30,12 @@ class Ledger(NamedTuple):
 def make_ledger(module: nn.Module) -> Ledger:
     """Make the ledger of a module."""
     parts = named_parts(module)
-    places = [(part._parameters, key) for _, part in parts for key, it in part._parameters.items() if it is not None]
-    return Ledger(parts, places, None if any(_saves_its_own_way(it) for _, it in parts) else [*_state_places(parts)])
+    parameters = [
+        (part._parameters, key) for _, part in parts for key, it in part._parameters.items() if it is not None
+    ]
+    own = [(prefix, _state_places(part)) for prefix, part in parts]
+    state = [(prefix + name, tensors, key) for prefix, places in own for name, tensors, key in places or ()]
+    return Ledger(parts, parameters, None if any(places is None for _, places in own) else state)
 
 
 def named_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -47,10 +51,9 @@ def named_state(module: nn.Module) -> dict[str, Any]:
     """Return what ``state_dict(keep_vars=True)`` does."""
     state: dict[str, Any] = {}
     for prefix, part, ledger in _walk(module):
-        if _saves_its_own_way(part) if ledger is None else ledger.state is None:
-            own: dict[str, Any] = module.state_dict(keep_vars=True)
-            return own
-        places = _state_places([("", part)]) if ledger is None or ledger.state is None else ledger.state
+        places = _state_places(part) if ledger is None else ledger.state
+        if places is None:
+            return dict(module.state_dict(keep_vars=True))
         for name, tensors, key in places:
             if (it := tensors.get(key)) is not None:
                 state[prefix + name] = it
@@ -81,17 +84,12 @@ def _walk(module: nn.Module) -> Iterator[tuple[str, nn.Module, Ledger | None]]:
             waiting += reversed([(f"{prefix}{name}.", it) for name, it in part._modules.items() if it is not None])
 
 
-def _state_places(parts: list[tuple[str, nn.Module]]) -> Iterator[tuple[str, Tensors, str]]:
-    for prefix, part in parts:
-        left_out = part._non_persistent_buffers_set
-        for tensors in (part._parameters, part._buffers):
-            yield from (
-                (prefix + key, tensors, key) for key, it in tensors.items() if it is not None and key not in left_out
-            )
-
-
-def _saves_its_own_way(module: nn.Module) -> bool:
-    return bool(module._state_dict_hooks or module._state_dict_pre_hooks) or _overrides_state(type(module))
+def _state_places(part: nn.Module) -> list[tuple[str, Tensors, str]] | None:
+    """Names of a module's own state, and where it is found; ``None``: it saves it its own way."""
+    if part._state_dict_hooks or part._state_dict_pre_hooks or _overrides_state(type(part)):
+        return None
+    left_out, owners = part._non_persistent_buffers_set, (part._parameters, part._buffers)
+    return [(key, tensors, key) for tensors in owners for key in tensors if key not in left_out]
 
 
 def _overrides_state(kind: type[nn.Module]) -> bool:
