@@ -23,9 +23,9 @@ def count_bytes(tensors: Iterable[Tensor]) -> int:
     for tensor in tensors:
         if count := tensor.numel():
             start, size = tensor.data_ptr(), tensor.element_size()
-            place: object = tensor.get_device()
+            place: object = tensor.device
             if tensor.is_meta:  # which has no addresses: by the storage itself
-                start, place = int(tensor.storage_offset()) * size, (tensor.untyped_storage()._cdata,)
+                start, place = int(tensor.storage_offset()) * size, tensor.untyped_storage()._cdata
             if not tensor.is_contiguous():
                 count = 1 + sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
             spans[place].add((start, start + count * size))

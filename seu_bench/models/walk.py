@@ -1,7 +1,7 @@
 """Modules, parameters and state of a model, found by one loop, and of what does not change any more by its ledger.
 
 A model that grows is walked through several times before and after every task, and torch hands each name through a
-generator for each level: of a hundred tasks that took as long as to learn one.
+generator for each level: with all else that is looked at, 0.6 s a task at forty tasks of SEU, now 0.25.
 """
 
 from __future__ import annotations
@@ -23,19 +23,15 @@ class Ledger(NamedTuple):
     """
 
     parts: list[tuple[str, nn.Module]]
-    parameters: list[tuple[Tensors, str]]
     state: list[tuple[str, Tensors, str]] | None
 
 
 def make_ledger(module: nn.Module) -> Ledger:
     """Make the ledger of a module."""
     parts = named_parts(module)
-    parameters = [
-        (part._parameters, key) for _, part in parts for key, it in part._parameters.items() if it is not None
-    ]
     own = [(prefix, _state_places(part)) for prefix, part in parts]
     state = [(prefix + name, tensors, key) for prefix, places in own for name, tensors, key in places or ()]
-    return Ledger(parts, parameters, None if any(places is None for _, places in own) else state)
+    return Ledger(parts, None if any(places is None for _, places in own) else state)
 
 
 def named_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -62,11 +58,8 @@ def named_state(module: nn.Module) -> dict[str, Any]:
 
 def parameters_of(module: nn.Module) -> list[nn.Parameter]:
     """Return all parameters, each shared one once, in torch's order."""
-    found: dict[int, Any] = {}
-    for _, part, ledger in _walk(module):
-        own = part._parameters.values() if ledger is None else (tensors.get(key) for tensors, key in ledger.parameters)
-        found |= {id(it): it for it in own if it is not None}
-    return [*found.values()]
+    own = (it for _, part in named_parts(module) for it in part._parameters.values() if it is not None)
+    return [*{id(it): it for it in own}.values()]
 
 
 def is_parameter(it: object) -> bool:
