@@ -76,7 +76,7 @@ class Seu(Method):
         self.chosen: dict[int, tuple[int, ...]] = {}
         name = self.options.genotype
         self._genotype = _named(self.model.space, name) if name else None
-        self._before: dict[str, str] = {}
+        self._before: dict[str, object] = {}
         self._components: tuple[Component, Component]
         self._schedules: tuple[SearchSchedule, CreationSchedule]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import operator
 import re
@@ -26,7 +25,7 @@ from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 #: Where something is, in the text that it is told by.
 _PLACES = re.compile(r" at 0x[0-9a-f]+| \(cuda(:\d+)?\)")
-#: Attributes that are others where they change; the objects that units of these consisted of, and the checksum of that.
+#: Attributes that are others where they change; the objects that units of these consisted of, and the text of that.
 _PLAIN = (int, float, str, tuple, type(None), Tensor, torch.device)
 _told: WeakKeyDictionary[Unit, tuple[list[object], str]] = WeakKeyDictionary()
 #: Units of a path, by layer: the index of one, or an old one wrapped.
@@ -74,7 +73,8 @@ class SuperModel(UnitModel):
         #: Paths with units that are not stored, which a creator tries.
         self.trials: dict[int, tuple[int | Adapted, ...]] = {}
         self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
-        self.unit_genotypes: list[list[Any]] = [[] for _ in range(cells + 1)]
+        #: As :meth:`architecture` tells them.
+        self.unit_genotypes: list[list[dict[str, Any]]] = [[] for _ in range(cells + 1)]
 
     # ------------------------------------------------------------------ growing
 
@@ -83,7 +83,7 @@ class SuperModel(UnitModel):
         for layer in range(len(self.layers)):
             if layer == 0 and self.stem == "shared" and self.unit_tasks[0]:
                 continue
-            self._add_unit(layer, self._make_unit(layer, genotype), genotype, task)
+            self._add_unit(layer, self._make_unit(layer, genotype), genotype.to_dict(), task)
 
     def keep(self, task: int, path: Path) -> None:
         """Make ``path`` the task's own, store old units that it wraps, and delete new ones that are not on it (paper,
@@ -96,7 +96,8 @@ class SuperModel(UnitModel):
                 self.unit_tasks[layer].pop()
                 self.unit_genotypes[layer].pop()
             if isinstance(chosen, Adapted):
-                self._add_unit(layer, AdaptedUnit(chosen), None, task)
+                unit = AdaptedUnit(chosen)
+                self._add_unit(layer, unit, {"adapts": unit.old, "genotype": unit.genotype}, task)
             stored.append(self.candidates[layer] - 1 if isinstance(chosen, Adapted) else chosen)
         self.set_path(task, stored)
 
@@ -107,7 +108,8 @@ class SuperModel(UnitModel):
             if isinstance(unit, AdaptedUnit) and not unit.frozen:
                 unit.module = self._here(self.wrapped(layer, unit.old, unit.genotype))
             elif not unit.frozen:
-                self._units(layer)[index] = self._here(self._make_unit(layer, self.unit_genotypes[layer][index]))
+                genotype = self.space.from_dict(self.unit_genotypes[layer][index])
+                self._units(layer)[index] = self._here(self._make_unit(layer, genotype))
         cast(nn.Linear, self.heads[task]).reset_parameters()
 
     def freeze(self) -> None:
@@ -175,11 +177,11 @@ class SuperModel(UnitModel):
                 return f"unit {it.old} of layer {layer} cannot be adapted: it is new, or adapted itself"
         return None
 
-    def result_fault(self, path: object, before: Mapping[str, str]) -> str | None:
+    def result_fault(self, path: object, before: Mapping[str, object]) -> str | None:
         """Why a creator's path cannot be kept, given :meth:`frozen_state` from before it ran; ``None`` if it can."""
         return self.path_fault(path) or self.frozen_fault(before) or self._structure_fault(cast(Path, path), before)
 
-    def _structure_fault(self, path: Path, before: Mapping[str, str]) -> str | None:
+    def _structure_fault(self, path: Path, before: Mapping[str, object]) -> str | None:
         """Which part of a task, its new units, adapted ones and head, is not what its genotype says, or what has no
         genotype."""
         made: list[tuple[str, nn.Module, Any, Callable[[], nn.Module]]] = [
@@ -194,7 +196,7 @@ class SuperModel(UnitModel):
         ]
         for layer, index, unit in self._all_units():
             if _parts_of(layer, index) not in before:
-                genotype = self.unit_genotypes[layer][index]
+                genotype = self.space.from_dict(self.unit_genotypes[layer][index])
                 made.append((_name(layer, index), unit, genotype, partial(self._make_unit, layer, genotype)))
         for place, found, genotype, make in made:
             try:
@@ -209,20 +211,21 @@ class SuperModel(UnitModel):
         stray = next((name for name in named_state(self) if not name.startswith(known)), None)
         return stray and f"{stray} belongs to no unit, and cannot be made again"
 
-    def frozen_state(self, learning: int | None = None) -> dict[str, str]:
-        """SHA-256 of everything that no later task may change: units, heads and paths of the tasks learned, but of the
+    def frozen_state(self, learning: int | None = None) -> dict[str, object]:
+        """Text or hash of all that no later task may change: units, heads and paths of tasks learned, but of the
         one that is still learned."""
-        parts = {
-            _parts_of(layer, index): _parts_checksum(unit) for layer, index, unit in self._all_units() if unit.frozen
+        parts: dict[str, object] = {
+            _parts_of(layer, index): _parts_text(unit) for layer, index, unit in self._all_units() if unit.frozen
         }
+        paths = {f"the path of task {task}": str(path) for task, path in self.paths.items() if task != learning}
         named = dict(self._frozen_tensors(learning))
-        return parts | dict(zip(named, checksums(named.values()), strict=True))
+        return parts | dict(zip(named, checksums(named.values()), strict=True)) | paths
 
-    def frozen_fault(self, before: Mapping[str, str]) -> str | None:
+    def frozen_fault(self, before: Mapping[str, object]) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
         now = self.frozen_state() if before else {}
-        for name, checksum in before.items():
-            if now.get(name) != checksum:
+        for name, known in before.items():
+            if now.get(name) != known:
                 return f"it changed {name}, which earlier tasks are computed by"
         return None
 
@@ -308,9 +311,7 @@ class SuperModel(UnitModel):
         """Units with the tasks and genotypes they were made for, which of them are frozen, and the paths."""
         return {
             "unit_tasks": [list(tasks) for tasks in self.unit_tasks],
-            "unit_genotypes": [
-                [self._told(layer, index) for index in range(count)] for layer, count in enumerate(self.candidates)
-            ],
+            "unit_genotypes": [list(genotypes) for genotypes in self.unit_genotypes],
             "frozen": [
                 [self.unit(layer, index).frozen for index in range(count)]
                 for layer, count in enumerate(self.candidates)
@@ -333,11 +334,10 @@ class SuperModel(UnitModel):
             for task, genotype, frozen in zip(*units, strict=True):
                 if "adapts" in genotype:
                     old, how = genotype["adapts"], genotype["genotype"]
-                    adapted = AdaptedUnit(Adapted(old, how, self.wrapped(layer, old, how)))
-                    self._add_unit(layer, adapted, None, task)
+                    unit: Unit = AdaptedUnit(Adapted(old, how, self.wrapped(layer, old, how)))
                 else:
-                    read = self.space.from_dict(genotype)
-                    self._add_unit(layer, self._make_unit(layer, read), read, task)
+                    unit = self._make_unit(layer, self.space.from_dict(genotype))
+                self._add_unit(layer, unit, genotype, task)
                 if frozen:
                     self.unit(layer, -1).freeze()
         for task, path in architecture["paths"].items():
@@ -348,14 +348,12 @@ class SuperModel(UnitModel):
             if unit.frozen:
                 for name, tensor in named_state(unit).items():
                     yield f"{_name(layer, index)} ({name})", tensor
-        for task, path in self.paths.items():
-            if task == learning:
-                continue
-            for name, tensor in self.heads[task].state_dict().items():
-                yield f"the head of task {task} ({name})", tensor
-            yield f"the path of task {task}", torch.tensor(path)
+        for task in self.paths:
+            if task != learning:
+                for name, tensor in named_state(self.heads[task]).items():
+                    yield f"the head of task {task} ({name})", tensor
 
-    def _add_unit(self, layer: int, unit: Unit, genotype: Any, task: int) -> None:
+    def _add_unit(self, layer: int, unit: Unit, genotype: dict[str, Any], task: int) -> None:
         self._units(layer).append(self._here(unit))
         self.unit_tasks[layer].append(task)
         self.unit_genotypes[layer].append(genotype)
@@ -383,13 +381,6 @@ class SuperModel(UnitModel):
 
     def _here(self, module: ModuleT) -> ModuleT:
         return module.to(next(self.heads.parameters()).device, non_blocking=True)
-
-    def _told(self, layer: int, index: int) -> dict[str, Any]:
-        unit = self.unit(layer, index)
-        if isinstance(unit, AdaptedUnit):
-            return {"adapts": unit.old, "genotype": unit.genotype}
-        told: dict[str, Any] = self.unit_genotypes[layer][index].to_dict()
-        return told
 
     def _all_units(self) -> Iterator[tuple[int, int, Unit]]:
         for layer, count in enumerate(self.candidates):
@@ -431,8 +422,8 @@ def _difference(found: nn.Module, expected: nn.Module) -> str | None:
     return None
 
 
-def _parts_checksum(unit: Unit) -> str:
-    """SHA-256 of what a unit consists of, told again only where something in it is another object than it was."""
+def _parts_text(unit: Unit) -> str:
+    """What a unit consists of, told again only where something in it is another object than it was."""
     held, parts = list[object](), [cast(nn.Module, unit)]
     for part in parts:  # which grows; torch's walk takes longer
         parts += [it for it in part._modules.values() if it is not None]
@@ -440,12 +431,12 @@ def _parts_checksum(unit: Unit) -> str:
         held += own.values()
         for name in ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"):
             held += own[name].values()
-    before, checksum = _told.get(unit, ([], ""))
+    before, text = _told.get(unit, ([], ""))
     if len(held) != len(before) or not all(map(operator.is_, held, before)):
-        checksum = hashlib.sha256(json.dumps([*_parts(unit).items()]).encode()).hexdigest()
+        text = json.dumps([*_parts(unit).items()])
         if all(key[0] == "_" or isinstance(it, _PLAIN) for part in parts for key, it in vars(part).items()):
-            _told[unit] = held, checksum
-    return checksum
+            _told[unit] = held, text
+    return text
 
 
 def _parts(module: nn.Module) -> dict[str, str]:

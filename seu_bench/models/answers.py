@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -25,23 +24,22 @@ def to_cpu(tensors: Iterable[Tensor]) -> list[Tensor]:
     ]
 
 
-def checksums(tensors: Iterable[Tensor]) -> list[str]:
-    """Return the SHA-256 of shape and bits of each tensor."""
+def checksums(tensors: Iterable[Tensor]) -> list[int]:
+    """Return Python's hash, 64 bits that are others in each process, of shape and bits of each tensor."""
     found = list(tensors)
     with _disable_current_modes(), torch.no_grad():  # a counter would see each step, which takes longer than the step
-        if any(it.device.type != "cpu" or it.dtype == torch.bfloat16 for it in found):
+        if any(not it.is_cpu or it.dtype == torch.bfloat16 for it in found):
             found = [it.reshape(-1).view(torch.uint8).view(*it.shape, -1) for it in to_cpu(found)]
         raw = [it.numpy() for it in found]
-    return [hashlib.sha256(repr(it.shape).encode() + it.tobytes()).hexdigest() for it in raw]
+    return [hash((it.shape, it.tobytes())) for it in raw]
 
 
-def path_checksum(path: nn.Module) -> str:
-    """Return the SHA-256 of what a path computes by: modules, their modes and hooks, parameters and buffers."""
+def path_checksum(path: nn.Module) -> int:
+    """Return the hash of what a path computes by: modules, their modes and hooks, parameters and buffers."""
     parts = [it for it in path.modules() if type(it) is not nn.ModuleList]  # which are made to be looked at
     told = [(id(it), it.training, len(it._forward_hooks), len(it._forward_pre_hooks)) for it in parts]
     held = [tensor for it in parts for own in (it._parameters, it._buffers) for tensor in own.values()]
-    tensors = checksums(tensor for tensor in held if tensor is not None)
-    return hashlib.sha256(repr((told, tensors)).encode()).hexdigest()
+    return hash((*told, *checksums(tensor for tensor in held if tensor is not None)))
 
 
 class Answers:
@@ -57,12 +55,12 @@ class Answers:
     def __init__(self, images: TaskImages) -> None:
         self.origin = images
         self.images = replace(images, sample_ids=SampleIds(self, torch.arange(len(images))))
-        self._known: dict[int, tuple[str, dict[tuple[int, int], Tensor]]] = {}
+        self._known: dict[int, tuple[int, dict[tuple[int, int], Tensor]]] = {}
 
     def get(self, numbers: Tensor, task: int, path: nn.Module, compute: Callable[[], Tensor]) -> Tensor:
         """Return what ``path`` answers for a batch, the images of these ``numbers``, as if they were of ``task``."""
         first = int(numbers[0])
-        if first == 0 and (state := path_checksum(path)) != self._known.get(task, ("",))[0]:
+        if first == 0 and (state := path_checksum(path)) != self._known.get(task, (None,))[0]:
             self._known[task] = state, {}
         answers = self._known[task][1]
         if (place := (first, len(numbers))) not in answers:

@@ -357,8 +357,9 @@ def write_record(results: Path, record: Record) -> Path:
 
 
 def record_text(record: Record) -> str:
-    """Return a record as it is written."""
-    return json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+    """Return a record as it is written, a line for each field: with ``indent``, Python encodes, ten times as slow."""
+    fields = record.model_dump(mode="json").items()
+    return "{\n" + ",\n".join(f' "{name}": {json.dumps(it, allow_nan=False)}' for name, it in fields) + "\n}\n"
 
 
 def record_digest(document: Mapping[str, Any]) -> str:
@@ -394,11 +395,9 @@ def parse_record(content: str | bytes, where: str) -> Record:
         with contextlib.suppress(ValidationError):  # a later version may mean something else by a key
             found = Versioned.model_validate_json(content)
     if found is not None and (version := found.schema_version) > SCHEMA_VERSION:
-        raise NewerRecordError(
-            f"a later version of seu-bench wrote the record: its schema is {version}, known is up to {SCHEMA_VERSION}",
-            where=where,
-            remedy="update seu-bench, or choose another folder with --results",
-        )
+        what = f"a later version wrote the record: its schema is {version}, known is up to {SCHEMA_VERSION}"
+        remedy = "update seu-bench, or choose another folder with --results"
+        raise NewerRecordError(what, where=where, remedy=remedy)
     if isinstance(found, Record):
         return _with_present_names(found)
     what = f"this is not a complete record: {'; '.join(faults[:5])}"

@@ -14,6 +14,7 @@ from seu_bench.config.protocol import Schedule
 from seu_bench.data.avalanche import BatchLoader
 from seu_bench.data.images import TaskImages
 from seu_bench.models.flops import RepeatedBatches
+from seu_bench.models.walk import named_state, parameters_of
 from seu_bench.training.monitoring import implements
 from seu_bench.training.stage import EpochReport, Stability, Stage, TaskData
 
@@ -217,8 +218,8 @@ class TrainingStage(Stage[Any]):
         self.module = strategy.trained_module(task)
         self.best = BestWeights(self.module)
         strategy.begin_training(self.module, self.schedule)
-        moving, named = {*self.module.parameters()}, strategy.model.named_parameters()
-        curvature = strategy.penalty_curvature({name for name, parameter in named if parameter in moving})
+        moving, named = {*map(id, parameters_of(self.module))}, named_state(strategy.model).items()
+        curvature = strategy.penalty_curvature({name for name, it in named if id(it) in moving})
         if curvature is not None and self.schedule.optimizer == "sgd":
             strength, share = strategy.penalty_strength, strategy.penalty_share
             self.stability = Stability.of(self.schedule, curvature, strength, share)

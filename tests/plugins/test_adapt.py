@@ -85,7 +85,7 @@ def test_candidates(stem: str) -> None:
     path = tuple(units[0] for units in stage.units)
     model.keep(2, path)
     model.freeze()
-    model.expand(model.unit_genotypes[1][0], 3)
+    model.expand(model.space.from_dict(model.unit_genotypes[1][0]), 3)
     again = AdaptCreation(stage.options, creation_task(model, 3))  # type: ignore[arg-type]
     assert [[it.old for it in units if isinstance(it, Adapted)] for units in again.units] == old
     assert model.path_fault([Adapted(2, ADAPTER, nn.Identity())] * 4) is not None

@@ -163,7 +163,7 @@ def test_keep_deletes_what_was_not_chosen() -> None:
     model.keep(1, [0, 1, 0, 1])
     assert model.candidates == [1, 2, 1, 2]
     assert model.unit_tasks == [[0], [0, 1], [0], [0, 1]]
-    assert model.unit_genotypes == [[DARTS], [DARTS, MIXTURE], [DARTS], [DARTS, MIXTURE]]
+    assert model.unit_genotypes == [[it.to_dict() for it in made] for made in ([DARTS], [DARTS, MIXTURE]) * 2]
     for layer, before in zip(model.layers, units, strict=True):
         assert list(layer) == before[: len(layer)]
     assert model.paths == {0: (0, 0, 0, 0), 1: (0, 1, 0, 1)}
