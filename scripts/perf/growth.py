@@ -30,8 +30,7 @@ MIB: Final = 2**20
 
 
 class Cost(NamedTuple):
-    """CPU seconds of a task, and MiB that the process holds behind it. All but evaluation is learning: stages, what is
-    measured between them, and the record that is written."""
+    """CPU seconds of a task: evaluation, and all else as learning; MiB that the process holds behind it."""
 
     learning: float
     evaluation: float
