@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from avalanche.training.plugins.clock import Clock
+from avalanche.training.templates.base_sgd import PeriodicEval
 from torch import Tensor, nn
 
 from seu_bench.config.protocol import Schedule
@@ -184,7 +185,7 @@ def _is_gapless(strategy: Any) -> bool:
         return False
     if getattr(strategy, "extends_batches", False):
         return False
-    others = [plugin for plugin in strategy.plugins if not isinstance(plugin, Clock)]
+    others = [it for it in strategy.plugins if not isinstance(it, Clock | PeriodicEval)]  # which never evaluates here
     return not any(implements(plugin, event) for plugin in others for event in events)
 
 

@@ -19,6 +19,7 @@ from avalanche.core import SupervisedPlugin
 from support.tried import scenario_of
 from torch.utils.flop_counter import FlopCounterMode
 
+from seu_bench.models.flops import FlopCounter
 from seu_bench.testing import Trial
 from seu_bench.testing.trial import load_registry
 from seu_bench.training.stage import Stage
@@ -137,29 +138,18 @@ def test_stages_count_as_torch_does(case: str, counted: list[tuple[Stage[Any], i
     assert sum(stage.flops or 0 for stage in stages.values()) > 0
 
 
-class Listening(SupervisedPlugin[Any]):
-    """Computes where nothing of ours does: behind a batch, or behind an epoch."""
-
-    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Two operations for each of 50 products."""
-        torch.zeros(1, 5) @ torch.zeros(5, 10)
-
-
-class ListeningLast(SupervisedPlugin[Any]):
-    """The same, behind an epoch."""
-
-    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
-        """As many."""
-        torch.zeros(1, 5) @ torch.zeros(5, 10)
-
-
-@pytest.mark.parametrize("plugin", [None, Listening, ListeningLast])
+@pytest.mark.parametrize("event", [None, "after_training_iteration", "after_training_epoch"])
 def test_what_plugins_compute_between_batches_is_counted(
-    plugin: type[SupervisedPlugin[Any]] | None, counted: list[tuple[Stage[Any], int]]
+    event: str | None, counted: list[tuple[Stage[Any], int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = Trial("naive").learner("tiny_two")
-    if plugin is not None:
-        learner.strategy.plugins.append(plugin())  # type: ignore[no-untyped-call]
+    """And where nobody computes there, the counter steps aside once an epoch, not for each batch."""
+    learner, rest, asides = Trial("naive", {"batch_size": 4}).learner("tiny_two"), FlopCounter.rest, list[object]()
+    monkeypatch.setattr(FlopCounter, "rest", lambda counter: asides.append(rest(counter)))
+    if event is not None:
+        plugin = SupervisedPlugin[Any]()  # type: ignore[no-untyped-call]
+        setattr(plugin, event, lambda strategy, **_: torch.zeros(1, 5) @ torch.zeros(5, 10))
+        learner.strategy.plugins.append(plugin)
     learner.learn(0)
     (stage,) = {id(stage): stage for stage, _ in counted}.values()
     assert stage.flops == sum(flops for _, flops in counted) > 0
+    assert (len(asides) <= stage.epochs) == (event is None)
