@@ -80,7 +80,8 @@ class MultiHeadModel(MultiTaskModule):
         if task_labels is None:
             return self.forward_all_tasks(images)
         first = task_labels if isinstance(task_labels, int) else int(task_labels[0])
-        if not isinstance(task_labels, int) and not bool((task_labels == first).all()):
+        # Loaders expand one number: then there is nothing to compare.
+        if not isinstance(task_labels, int) and task_labels.stride(0) and not bool((task_labels == first).all()):
             return self.forward_mixed(images, task_labels)
         ids = sample_ids_of(images)
         if ids is None or not isinstance(ids.owner, Answers) or self.training:
