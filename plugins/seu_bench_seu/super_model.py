@@ -73,7 +73,7 @@ class SuperModel(UnitModel):
         #: Paths with units that are not stored, which a creator tries.
         self.trials: dict[int, tuple[int | Adapted, ...]] = {}
         self.unit_tasks: list[list[int]] = [[] for _ in range(cells + 1)]
-        #: As :meth:`architecture` tells them.
+        #: As :meth:`architecture` tells them; spaces read copies, from which they may take parts.
         self.unit_genotypes: list[list[dict[str, Any]]] = [[] for _ in range(cells + 1)]
 
     # ------------------------------------------------------------------ growing
@@ -108,7 +108,7 @@ class SuperModel(UnitModel):
             if isinstance(unit, AdaptedUnit) and not unit.frozen:
                 unit.module = self._here(self.wrapped(layer, unit.old, unit.genotype))
             elif not unit.frozen:
-                genotype = self.space.from_dict(self.unit_genotypes[layer][index])
+                genotype = self.space.from_dict(dict(self.unit_genotypes[layer][index]))
                 self._units(layer)[index] = self._here(self._make_unit(layer, genotype))
         cast(nn.Linear, self.heads[task]).reset_parameters()
 
@@ -196,7 +196,7 @@ class SuperModel(UnitModel):
         ]
         for layer, index, unit in self._all_units():
             if _parts_of(layer, index) not in before:
-                genotype = self.space.from_dict(self.unit_genotypes[layer][index])
+                genotype = self.space.from_dict(dict(self.unit_genotypes[layer][index]))
                 made.append((_name(layer, index), unit, genotype, partial(self._make_unit, layer, genotype)))
         for place, found, genotype, make in made:
             try:
@@ -336,7 +336,7 @@ class SuperModel(UnitModel):
                     old, how = genotype["adapts"], genotype["genotype"]
                     unit: Unit = AdaptedUnit(Adapted(old, how, self.wrapped(layer, old, how)))
                 else:
-                    unit = self._make_unit(layer, self.space.from_dict(genotype))
+                    unit = self._make_unit(layer, self.space.from_dict(dict(genotype)))
                 self._add_unit(layer, unit, genotype, task)
                 if frozen:
                     self.unit(layer, -1).freeze()
