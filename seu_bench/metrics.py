@@ -47,10 +47,7 @@ def image_acc(matrix: AccuracyMatrix, images: Sequence[int]) -> float | None:
         >>> image_acc([[1.0], [0.25, 1.0]], [4, 1])
         0.4
     """
-    last = [entry(matrix, len(matrix) - 1, task) for task in range(len(matrix))]
-    right = [share * count for share, count in zip(last, images, strict=False) if share is not None]
-    total = sum(images)
-    return sum(right) / total if total and len(right) == len(last) == len(images) else None
+    return _share_right(matrix[-1], images) if 0 < len(images) == len(matrix) else None
 
 
 def balanced_acc(counts: ClassCounts) -> float | None:
@@ -116,10 +113,8 @@ def avg_incremental_image_acc(matrix: AccuracyMatrix, images: Sequence[int]) -> 
         >>> avg_incremental_image_acc([[1.0], [0.25, 1.0]], [4, 1])
         0.7
     """
-    if len(images) != len(matrix):
-        return None
-    # The accuracy over images of the tasks so far, as if they were all.
-    return _mean([image_acc(matrix[: seen + 1], images[: seen + 1]) for seen in range(len(matrix))])
+    rows = enumerate(matrix, 1) if len(images) == len(matrix) else ()
+    return _mean([_share_right(row, images[:seen]) for seen, row in rows])
 
 
 def learning_acc(matrix: AccuracyMatrix) -> float | None:
@@ -349,6 +344,11 @@ def entry(matrix: AccuracyMatrix, row: int, task: int) -> float | None:
     values = matrix[row] if 0 <= row < len(matrix) else ()
     value = values[task] if task < len(values) else None
     return None if value is None or not math.isfinite(value) else value
+
+
+def _share_right(row: Sequence[float | None], images: Sequence[int]) -> float | None:
+    right = [it * number for it, number in zip(row, images, strict=False) if it is not None and math.isfinite(it)]
+    return sum(right) / sum(images) if len(right) == len(images) and any(images) else None
 
 
 def _is_counted(row: Sequence[int], confusion: TaskConfusion) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ from seu_bench_kit.components import component_passes
 from seu_bench_kit.costing import task_macs, training_passes
 from seu_bench_kit.search_space import make_space
 from seu_bench_seu.options import SeuOptions
-from seu_bench_seu.super_model import Path, SuperModel
+from seu_bench_seu.super_model import Frozen, Path, SuperModel
 
 
 class Seu(Method):
@@ -71,19 +72,21 @@ class Seu(Method):
 
     def setup(self) -> None:
         """Begin with nothing."""
-        self.genotypes: dict[int, dict[str, Any]] = {}
+        #: As JSON: of text, copies of the state, three a task, make nothing new. Of a model learned before it is plain.
+        self.genotypes: dict[int, str | dict[str, Any]] = {}
         #: Paths as they were chosen; the model's own change while a creator tries some.
         self.chosen: dict[int, tuple[int, ...]] = {}
         name = self.options.genotype
         self._genotype = _named(self.model.space, name) if name else None
-        self._before: dict[str, object] = {}
+        #: What no later task may change, as it was when it was first looked at, in this process.
+        self._frozen: Frozen = {}
         self._components: tuple[Component, Component]
         self._schedules: tuple[SearchSchedule, CreationSchedule]
 
     def phases(self, task: TaskData) -> Sequence[Phase]:
         """Search, creation from the second task on, and training."""
         creation = Phase(lambda: self._creation(task), lambda path: self._keep(task, path))
-        training = Phase(lambda: self._training_stage(task), lambda _: self._freeze())
+        training = Phase(lambda: self._training_stage(task), lambda _: self._freeze(task.index))
         phases = [creation, training] if task.index > 0 else [training]
         if self._genotype is None:
             return [Phase(lambda: self._search(task), lambda genotype: self._expand(task, genotype)), *phases]
@@ -94,15 +97,19 @@ class Seu(Method):
         adapted, what was done in each layer."""
         chosen = sorted(self.chosen)
         told: dict[str, Any] = {
-            "genotypes": tuple(self.genotypes[task] for task in chosen),
+            "genotypes": tuple(self._genotype_of(task) for task in chosen),
             "paths": tuple(self.chosen[task] for task in chosen),
             "unit_tasks": tuple(tuple(tasks) for tasks in self.model.unit_tasks),
         }
         choices = tuple(self.model.choices(task, self.chosen[task]) for task in chosen)
         return told | ({"choices": choices} if any("adapt" in it for it in choices) else {})
 
+    def _genotype_of(self, task: int) -> dict[str, Any]:
+        found = self.genotypes[task]
+        return dict(json.loads(found) if isinstance(found, str) else found)
+
     def _search(self, task: TaskData) -> Stage[Any]:
-        earlier = (self.genotypes[known] for known in sorted(self.genotypes) if known < task.index)
+        earlier = (self._genotype_of(known) for known in sorted(self.genotypes) if known < task.index)
         asked = SearchTask(
             images=task.train,
             task=task.index,
@@ -117,7 +124,7 @@ class Seu(Method):
         return GuardedStage(self._components[0], asked, self.model.space.fault)
 
     def _expand(self, task: TaskData, genotype: Any) -> None:
-        self.genotypes[task.index] = genotype.to_dict()
+        self.genotypes[task.index] = json.dumps(genotype.to_dict())
         with self.drawing("expand", task):
             self.model.expand(genotype, task.index)
         if task.index == 0:
@@ -125,7 +132,8 @@ class Seu(Method):
             self._keep(task, (0,) * len(self.model.layers))
 
     def _creation(self, task: TaskData) -> Stage[Path]:
-        model, before, seed = self.model, self.model.frozen_state(), self.seed_for("creation", task.index)
+        model, seed = self.model, self.seed_for("creation", task.index)
+        before = self._frozen = model.frozen_state(known=self._frozen)
         later = count_parameters(model.heads[task.index + 1 :]) if self.plan.open_ended else 0
         asked = CreationTask(model, task.train, task.index, self._schedules[1], seed, self.device, later)
         return GuardedStage(self._components[1], asked, lambda path: model.result_fault(path, before))
@@ -138,13 +146,16 @@ class Seu(Method):
         if not self.options.warm_start:
             with self.drawing("renew", task):
                 self.model.renew(task.index)
-        # What a creator wraps trains for the first time here: old units are to stay as they are.
-        adapts = "adapt" in self.model.choices(task.index, self.chosen[task.index])
-        self._before = self.model.frozen_state(task.index) if adapts else {}
+        if self._adapts(task.index):
+            self._frozen = self.model.frozen_state(task.index, self._frozen)
         return TrainingStage(self, task, keeps_start=self.options.keep_start and task.index > 0)
 
-    def _freeze(self) -> None:
-        if (fault := self.model.frozen_fault(self._before)) is not None:
+    def _adapts(self, task: int) -> bool:
+        return "adapt" in self.model.choices(task, self.chosen[task])
+
+    def _freeze(self, task: int) -> None:
+        # What a creator wraps trains for the first time here: old units are to stay as they are.
+        if self._adapts(task) and (fault := self.model.frozen_fault(self._frozen)) is not None:
             remedy = "compute the old unit without changing it, as torch.func.functional_call does"
             raise RunError(
                 f"training with the adapted units of {self._components[1]} went wrong: {fault}", remedy=remedy

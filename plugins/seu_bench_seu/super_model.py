@@ -17,7 +17,7 @@ from seu_bench.data import InputShape
 from seu_bench.errors import RunError, SeuBenchError
 from seu_bench.models.answers import checksums
 from seu_bench.models.multihead import not_learned
-from seu_bench.models.walk import named_state
+from seu_bench.models.walk import named_state, parts_of
 from seu_bench.training import on_meta
 from seu_bench_kit import Adapted, SearchSpace, Unit
 from seu_bench_kit.units import AdaptedUnit, UnitModel, pool
@@ -28,6 +28,8 @@ _PLACES = re.compile(r" at 0x[0-9a-f]+| \(cuda(:\d+)?\)")
 #: Attributes that are others where they change; the objects that units of these consisted of, and the text of that.
 _PLAIN = (int, float, str, tuple, type(None), Tensor, torch.device)
 _told: WeakKeyDictionary[Unit, tuple[list[object], str]] = WeakKeyDictionary()
+#: By the place of a unit, a head or a path, what it consists of, by name, as text or hash.
+Frozen: TypeAlias = Mapping[str, Mapping[str, object]]
 #: Units of a path, by layer: the index of one, or an old one wrapped.
 Path: TypeAlias = Sequence[int | Adapted]
 
@@ -177,11 +179,11 @@ class SuperModel(UnitModel):
                 return f"unit {it.old} of layer {layer} cannot be adapted: it is new, or adapted itself"
         return None
 
-    def result_fault(self, path: object, before: Mapping[str, object]) -> str | None:
+    def result_fault(self, path: object, before: Frozen) -> str | None:
         """Why a creator's path cannot be kept, given :meth:`frozen_state` from before it ran; ``None`` if it can."""
         return self.path_fault(path) or self.frozen_fault(before) or self._structure_fault(cast(Path, path), before)
 
-    def _structure_fault(self, path: Path, before: Mapping[str, object]) -> str | None:
+    def _structure_fault(self, path: Path, before: Frozen) -> str | None:
         """Which part of a task, its new units, adapted ones and head, is not what its genotype says, or what has no
         genotype."""
         made: list[tuple[str, nn.Module, Any, Callable[[], nn.Module]]] = [
@@ -195,7 +197,7 @@ class SuperModel(UnitModel):
             if isinstance(it, Adapted)
         ]
         for layer, index, unit in self._all_units():
-            if _parts_of(layer, index) not in before:
+            if _name(layer, index) not in before:
                 genotype = self.space.from_dict(dict(self.unit_genotypes[layer][index]))
                 made.append((_name(layer, index), unit, genotype, partial(self._make_unit, layer, genotype)))
         for place, found, genotype, make in made:
@@ -207,26 +209,32 @@ class SuperModel(UnitModel):
                 return f"{place} is not what its genotype says: {wrong} (genotype {genotype})"
         if (wrong := _difference(self.heads, on_meta(self._make_heads))) is not None:
             return f"a head is not what it was: {wrong}"
-        known = "heads.", *(f"layers.{layer}.{index}." for layer, index, _ in self._all_units())
-        stray = next((name for name in named_state(self) if not name.startswith(known)), None)
+        stray = next(iter(named_state(self, {self.heads, *(unit for *_, unit in self._all_units())})), None)
         return stray and f"{stray} belongs to no unit, and cannot be made again"
 
-    def frozen_state(self, learning: int | None = None) -> dict[str, object]:
-        """Text or hash of all that no later task may change: units, heads and paths of tasks learned, but of the
-        one that is still learned."""
-        parts: dict[str, object] = {
-            _parts_of(layer, index): _parts_text(unit) for layer, index, unit in self._all_units() if unit.frozen
-        }
-        paths = {f"the path of task {task}": str(path) for task, path in self.paths.items() if task != learning}
-        named = dict(self._frozen_tensors(learning))
-        return parts | dict(zip(named, checksums(named.values()), strict=True)) | paths
+    def frozen_state(self, learning: int | None = None, known: Frozen | None = None) -> dict[str, Mapping[str, object]]:
+        """All that no later task may change: units, heads and paths of tasks learned, but of the one that is still
+        learned; numbers and paths that are ``known`` as they were then, modules (with hooks) as they are."""
+        known = known or {}
+        units = {_name(layer, index): unit for layer, index, unit in self._all_units() if unit.frozen}
+        learned = {task: path for task, path in self.paths.items() if task != learning}
+        heads = {f"the head of task {task}": self.heads[task] for task in learned}
+        states = {place: named_state(part) for place, part in (units | heads).items() if place not in known}
+        sums = iter(checksums(tensor for state in states.values() for tensor in state.values()))
+        found = {place: dict(zip(state, sums, strict=False)) for place, state in states.items()}
+        paths = {f"the path of task {task}": {"its units": str(path)} for task, path in learned.items()}
+        seen: dict[str, Mapping[str, object]] = {**found, **paths, **known}
+        told = {place: {"its modules": _parts_text(unit)} for place, unit in units.items()}
+        return {place: {**state, **told.get(place, {})} for place, state in seen.items()}
 
-    def frozen_fault(self, before: Mapping[str, object]) -> str | None:
+    def frozen_fault(self, before: Frozen) -> str | None:
         """Which of it is not, bit by bit, what it was in ``before``; ``None``: all are."""
         now = self.frozen_state() if before else {}
-        for name, known in before.items():
-            if now.get(name) != known:
-                return f"it changed {name}, which earlier tasks are computed by"
+        for place, known in before.items():
+            # Modules first: where they were exchanged, the names of their numbers say less.
+            for name in ("its modules", *known) if now.get(place) != known else ():
+                if now.get(place, {}).get(name) != known.get(name):
+                    return f"it changed {place} ({name}), which earlier tasks are computed by"
         return None
 
     def new_units(self, task: int) -> nn.ModuleList:
@@ -343,16 +351,6 @@ class SuperModel(UnitModel):
         for task, path in architecture["paths"].items():
             self.set_path(int(task), path)
 
-    def _frozen_tensors(self, learning: int | None) -> Iterator[tuple[str, Tensor]]:
-        for layer, index, unit in self._all_units():
-            if unit.frozen:
-                for name, tensor in named_state(unit).items():
-                    yield f"{_name(layer, index)} ({name})", tensor
-        for task in self.paths:
-            if task != learning:
-                for name, tensor in named_state(self.heads[task]).items():
-                    yield f"the head of task {task} ({name})", tensor
-
     def _add_unit(self, layer: int, unit: Unit, genotype: dict[str, Any], task: int) -> None:
         self._units(layer).append(self._here(unit))
         self.unit_tasks[layer].append(task)
@@ -409,10 +407,6 @@ def _name(layer: int, index: int) -> str:
     return f"unit {index} of layer {layer}"
 
 
-def _parts_of(layer: int, index: int) -> str:
-    return f"{_name(layer, index)} (its modules)"
-
-
 def _difference(found: nn.Module, expected: nn.Module) -> str | None:
     """What tells two modules apart, part by part, the values of their weights left aside."""
     here, there = _parts(found), _parts(expected)
@@ -424,13 +418,13 @@ def _difference(found: nn.Module, expected: nn.Module) -> str | None:
 
 def _parts_text(unit: Unit) -> str:
     """What a unit consists of, told again only where something in it is another object than it was."""
-    held, parts = list[object](), [cast(nn.Module, unit)]
-    for part in parts:  # which grows; torch's walk takes longer
-        parts += [it for it in part._modules.values() if it is not None]
+    held, parts = list[object](), parts_of(unit)
+    for part in parts:
         own = vars(part)
         held += own.values()
         for name in ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"):
-            held += own[name].values()
+            if it := own[name]:
+                held += it.values()
     before, text = _told.get(unit, ([], ""))
     if len(held) != len(before) or not all(map(operator.is_, held, before)):
         text = json.dumps([*_parts(unit).items()])

@@ -58,7 +58,7 @@ class Meter:
 
 
 def measure(_: str) -> Result:
-    """Two runs of each strategy on streams of each length."""
+    """Four runs of each strategy on streams of each length."""
     values: dict[str, Value] = {}
     rows: list[list[Any]] = []
     for name in CASES:
@@ -72,13 +72,13 @@ def measure(_: str) -> Result:
 
 
 def _row(name: str, tasks: int) -> list[Any]:
-    meters = [Meter(), Meter()]
+    meters = [Meter() for _ in range(4)]
     records = [timed(_request(CASES[name], tasks), watching=meter).record for meter in meters]
-    (costs, again), middle = (meter.costs for meter in meters), len(meters[0].costs) // 2
-    # Of each task the lesser of two: what else the machine does adds. The first has nothing to start from.
-    pairs = [*enumerate(zip(costs, again, strict=True), start=1)]
-    learning = [min(a.learning, b.learning) for _, (a, b) in pairs]
-    evaluation = [min(a.evaluation, b.evaluation) / number for number, (a, b) in pairs]
+    costs, middle = meters[0].costs, len(meters[0].costs) // 2
+    # Of each task the least of four: what else the machine does adds. The first has nothing to start from.
+    of_task = [*enumerate(zip(*(meter.costs for meter in meters), strict=True), start=1)]
+    learning = [min(it.learning for it in runs) for _, runs in of_task]
+    evaluation = [min(it.evaluation for it in runs) / number for number, runs in of_task]
     earlier, later, *shares = (
         statistics.fmean(half) for it in (learning, evaluation) for half in (it[1:middle], it[middle:])
     )

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from torch import nn
 
-from seu_bench.models.walk import named_parts
+from seu_bench.models.walk import parts_of
 
-Modes: TypeAlias = list[tuple[nn.Module, bool]]
+Modes: TypeAlias = tuple[list[nn.Module], list[bool]]
 
 
 @contextmanager
@@ -28,13 +28,14 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 def save_modes(model: nn.Module) -> Modes:
-    """Return each module with its mode."""
-    return [(module, module.training) for _, module in named_parts(model)]
+    """Return all modules, and their modes."""
+    modules = parts_of(model)
+    return modules, [it.training for it in modules]
 
 
 def restore_modes(modes: Modes) -> None:
     """Restore what :func:`save_modes` returned."""
-    for module, training in modes:
+    for module, training in zip(*modes, strict=True):
         if module.training is not training:  # setting it takes ten times as long as looking
             module.training = training
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seu_bench.data.images import sample_ids_of
 from seu_bench.errors import RunError
 from seu_bench.models.answers import Answers
-from seu_bench.models.walk import named_parts
+from seu_bench.models.walk import lies_on
 
 if TYPE_CHECKING:
     from seu_bench.models.feature_cache import FeatureCache
@@ -61,10 +61,9 @@ class MultiHeadModel(MultiTaskModule):
 
     def to(self, *arguments: Any, **kwargs: Any) -> Self:
         """Move as torch does; where all of it is on the device already, as before each task, nothing is done."""
-        if len(arguments) == 1 and not kwargs and isinstance(device := arguments[0], torch.device):
-            own = (tensors for _, part in named_parts(self) for tensors in (part._parameters, part._buffers))
-            if all(it is None or it.device == device for tensors in own for it in tensors.values()):
-                return self
+        alone = len(arguments) == 1 and not kwargs and isinstance(device := arguments[0], torch.device)
+        if alone and lies_on(self, device):
+            return self
         return super().to(*arguments, **kwargs)
 
     def begin_task(self, task: int) -> None:
@@ -147,18 +146,17 @@ def by_task(
     inputs: Tensor, task_labels: Tensor, classes: Sequence[int], answer: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
     """``answer(rows, task)`` for the rows ``[N, ...]`` of each task, put together and padded with the lowest number."""
-    tasks = task_labels.unique().tolist()
-    logits: Tensor | None = None
-    for task in tasks:
-        here = (task_labels == task).nonzero().flatten().to(inputs.device, non_blocking=True)
-        part = answer(inputs[here], task)
-        if logits is None:
-            width = max(classes[task] for task in tasks)
-            logits = part.new_full((len(inputs), width), torch.finfo(part.dtype).min)
-        logits[here, : part.shape[1]] = part
-    if logits is None:
+    if not len(inputs):
         raise ValueError("a batch needs at least one image")
-    return logits
+    tasks, counts = (it.tolist() for it in task_labels.unique(return_counts=True))
+    # Rows of one task side by side: gradients go back through one selection, not through one for each task. They are
+    # copied, as products of rows that begin anywhere in memory round otherwise.
+    order = task_labels.argsort(stable=True).to(inputs.device, non_blocking=True)
+    parts = [answer(rows.clone(), task) for rows, task in zip(inputs[order].split(counts), tasks, strict=True)]
+    width = max(classes[task] for task in tasks)
+    low = torch.finfo(parts[0].dtype).min
+    parts = [it if it.shape[1] == width else nn.functional.pad(it, (0, width - it.shape[1]), value=low) for it in parts]
+    return torch.empty_like(logits := torch.cat(parts)).index_copy(0, order, logits)
 
 
 class NotLearnedError(RunError):

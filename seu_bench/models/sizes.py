@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import torch
@@ -17,18 +16,20 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum(parameter.numel() for parameter in parameters_of(nn.ModuleList(modules)))
 
 
-def count_bytes(tensors: Iterable[Tensor]) -> int:
-    """Count the bytes that dense tensors take on any device, ``meta`` included, memory that several share once."""
-    spans: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
+def count_bytes(tensors: Iterable[Tensor], spans: dict[object, set[tuple[int, int]]] | None = None) -> int:
+    """Count the bytes that dense tensors take on any device, ``meta`` included, memory that several share once, and
+    that of others, whose ``spans`` by device are given: theirs come to these."""
+    spans = {} if spans is None else spans
     for tensor in tensors:
-        if count := tensor.numel():
-            start, size = tensor.data_ptr(), tensor.element_size()
-            place: object = tensor.device
+        if size := tensor.nbytes:
+            place: object
+            start, place = tensor.data_ptr(), tensor.is_cpu or tensor.device
             if tensor.is_meta:  # which has no addresses: by the storage itself
-                start, place = int(tensor.storage_offset()) * size, tensor.untyped_storage()._cdata
+                start, place = int(tensor.storage_offset()) * tensor.element_size(), tensor.untyped_storage()._cdata
             if not tensor.is_contiguous():
-                count = 1 + sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
-            spans[place].add((start, start + count * size))
+                steps = sum((rows - 1) * step for rows, step in zip(tensor.shape, tensor.stride(), strict=True))
+                size = (1 + steps) * tensor.element_size()
+            spans.setdefault(place, set()).add((start, start + size))
     total = 0
     for parts in spans.values():
         end = 0

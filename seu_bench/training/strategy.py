@@ -25,7 +25,7 @@ from seu_bench.models.answers import Answers
 from seu_bench.models.feature_cache import FeatureCache, feature_tiers
 from seu_bench.models.modes import restore_modes, save_modes
 from seu_bench.models.multihead import MultiHeadModel, NotLearnedError
-from seu_bench.models.walk import is_parameter, named_state
+from seu_bench.models.walk import names_of
 from seu_bench.training.interfaces import StrategyContext
 from seu_bench.training.loops import EpochMeter, TrainingStage, clip_gradients, evaluate, make_optimizer
 from seu_bench.training.monitoring import SilentLogger, implements
@@ -479,14 +479,13 @@ class StagedStrategy(SupervisedTemplate):  # type: ignore[type-arg]
         self.set_extra_state({name: value for name, value in own.items() if not name.startswith(_ATTACHED)})
 
     def _phase_start(self, task: int, phase: int) -> dict[str, Any]:
-        model = self.model
-        state = named_state(model)  # whose names alone are wanted
+        names = names_of(self.model)
         return {
             "task": task,
             "phase": phase,
-            "architecture": model.architecture(),
-            "frozen": [name for name, it in state.items() if is_parameter(it) and not it.requires_grad],
-            "weights": list(state),
+            "architecture": self.model.architecture(),
+            "frozen": [name for name, is_frozen in names.items() if is_frozen],
+            "weights": list(names),
             "own": copy.deepcopy(self._own_state()),  # which the stage may change in place
         }
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seu_bench.models.modes import modes_kept
-from seu_bench.models.walk import make_ledger, named_parts, named_state, parameters_of
+from seu_bench.models.walk import lies_on, make_ledger, named_state, names_of, parameters_of, parts_of
 from seu_bench_kit import Unit
 
 
@@ -52,9 +52,7 @@ def same(model: nn.Module) -> None:
     assert list(found) == list(expected)
     assert all(found[name] is it for name, it in expected.items() if isinstance(it, torch.Tensor))
     assert [*map(id, parameters_of(model))] == [*map(id, model.parameters())]
-    assert {prefix.removesuffix("."): part for prefix, part in named_parts(model)} == dict(
-        model.named_modules(remove_duplicate=False)
-    )
+    assert [*map(id, parts_of(model))] == [id(part) for _, part in model.named_modules(remove_duplicate=False)]
 
 
 def test_walk_finds_what_torch_does(model: nn.Module) -> None:
@@ -70,6 +68,19 @@ def test_walk_has_state_of_its_own(model: nn.Module) -> None:
     same(model)
     told.freeze()
     same(model)
+
+
+def test_names_and_devices(model: nn.Module) -> None:
+    """What a frozen unit is called is remembered by its place, and nothing of what still trains."""
+    for root in (model, nn.Sequential(model), model):
+        expected = root.state_dict(keep_vars=True)
+        frozen = [name for name, it in expected.items() if isinstance(it, nn.Parameter) and not it.requires_grad]
+        found = names_of(root)
+        assert [*found] == [*expected] and [name for name, is_frozen in found.items() if is_frozen] == frozen
+        assert lies_on(root, torch.device("cpu")) and not lies_on(root, torch.device("meta"))
+    model.get_submodule("1").requires_grad_(False).to("meta")
+    assert names_of(model)["1.weight"]
+    assert not lies_on(model, torch.device("cpu")) and lies_on(model.to("meta"), torch.device("meta"))
 
 
 def test_walk_sees_a_tensor_that_was_replaced_or_removed(model: nn.Module) -> None:

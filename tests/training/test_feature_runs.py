@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tiny import all_threads, build, class_stream, learn, one_thread, registry
+from support.tiny import SMALL, all_threads, build, class_stream, learn, one_thread, registry
 from torch import nn
 
 from seu_bench.config.run import ComputeConfig, Request
@@ -162,8 +162,6 @@ def test_frozen_units_see_each_image_once() -> None:
 
 def experienced_seu(cache: int | None, creator: str, **options: Any) -> Any:
     """SEU with a fixed genotype and a creator, two tasks learned."""
-    from support.tiny import SMALL
-
     given = {name.replace("__", "."): value for name, value in options.items()}
     small = {key: value for key, value in SMALL.items() if not key.startswith("searcher.")}
     request = Request(

@@ -162,6 +162,17 @@ def test_every_bit_is_looked_at() -> None:
         assert model.frozen_fault(before) is None
 
 
+def test_what_was_looked_at_before_is_not_taken_as_it_is() -> None:
+    """A unit that changed between two creations is a fault of the second one, too; a hook of who looks on is none."""
+    model = grown()
+    before = model.frozen_state()
+    model.unit(2, 0).register_forward_hook(lambda *_: None)
+    assert model.frozen_fault(model.frozen_state(known=before)) is None
+    next(model.unit(2, 0).parameters()).data.add_(1)
+    assert model.frozen_fault(model.frozen_state()) is None
+    assert "it changed unit 0 of layer 2 (" in (model.frozen_fault(model.frozen_state(known=before)) or "nothing")
+
+
 @pytest.mark.parametrize("change", ["path", "no path", "unit", "thawed", "shape"])
 def test_other_changes(change: str) -> None:
     """Another path, a path or a unit that is gone, a unit that would train again, a tensor of another shape."""
