@@ -62,6 +62,10 @@ def _cells(row: Row) -> Iterator[str]:
         yield mean(row, column, interval=column not in ("params_total", "memory_bytes", "train_flops"))
 
 
+def _kept(row: Row) -> float:
+    return row.mean("memory_bytes") or 0
+
+
 def families(rows: Rows) -> dict[str, list[Row]]:
     """Configurations of each method on the convolutions, and of SEU, the least memory first."""
     found: dict[str, list[Row]] = {}
@@ -70,7 +74,15 @@ def families(rows: Rows) -> dict[str, list[Row]]:
             found.setdefault(name.partition(" on ")[0], []).append(row)
         elif name in BESIDE:
             found.setdefault(name.partition(", width")[0].removesuffix(": mdl, mdl"), []).append(row)
-    return {name: sorted(found[name], key=lambda row: row.mean("memory_bytes") or 0) for name in sorted(found)}
+    return {name: sorted(found[name], key=_kept) for name in sorted(found)}
+
+
+def leader(rows: Rows) -> str:
+    """The most accurate of what keeps no more than SEU, and SEU."""
+    least = (name for name, row in rows.items() if 0 < _kept(row) <= _kept(rows[SEU]))
+    return ", ".join(
+        f"`{name}` {mean(rows[name], 'acc')} % with {_kept(rows[name]) / 1e6:.2f} MB" for name in (next(least), SEU)
+    )
 
 
 def equal_memory(rows: Rows) -> str:
@@ -79,7 +91,7 @@ def equal_memory(rows: Rows) -> str:
     for name, configurations in families(rows).items():
         cells = []
         for budget in BUDGETS:
-            fitting = [row for row in configurations if 0 < (row.mean("memory_bytes") or 0) <= budget]
+            fitting = [row for row in configurations if 0 < _kept(row) <= budget]
             cells.append(mean(fitting[-1], "acc") if fitting else NOTHING)
         lines.append((f"`{name}`", *cells))
     return table(("method", *(f"{budget / 1e6:g} MB" for budget in BUDGETS)), lines)
@@ -94,6 +106,7 @@ def rendered(folder: Path = EVIDENCE) -> str:
         networks={network: text for network in NETWORKS if (text := same_network(rows, network))},
         elsewhere={place: text for place, text in elsewhere.items() if text},
         words=NETWORKS,
+        leader=leader(rows) if SEU in rows else "",
         memory=equal_memory(rows),
         questions=told("contest", folder),
         picture=f"../pictures/{PICTURE.name}",
@@ -114,7 +127,7 @@ def draw(folder: Path = EVIDENCE) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "seu-bench", "svg.fonttype": "none", "font.size": 9}):
         figure, axis = pyplot.subplots(figsize=(7.5, 5), layout="constrained")
         for place, (name, rows) in enumerate(found.items()):
-            told = [(row.mean("memory_bytes") or 0, row.summary("acc")) for row in rows]
+            told = [(_kept(row), row.summary("acc")) for row in rows]
             points = [(size / 1e6, 100 * it.mean, 100 * (it.mean - (it.low or it.mean))) for size, it in told if it]
             sizes, heights, errors = zip(*points, strict=True)
             look: dict[str, Any] = {
