@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import os
+import random
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,17 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Free at the exit what was kept from the collector: some extension modules look for leaks there."""
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _same_draws() -> None:
+    """Draw the same numbers in a test whichever ran before it in this process: what fails once fails again."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

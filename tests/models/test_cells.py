@@ -87,7 +87,6 @@ def test_frozen_unit_never_trains() -> None:
 
 def test_proxy_network_is_stem_cells_mean_and_head() -> None:
     """Cells are fed by the two before; the first by the stem twice; both cell kinds use their own sample."""
-    torch.manual_seed(0)
     network = ProxyNetwork(image_shape(), 3, 3, 2, CellSpace())
     unsettled(network)
     sample = [4] * 14 + [3] * 14
@@ -129,7 +128,6 @@ def one_hot(operations: Sequence[int]) -> Tensor:
 @pytest.mark.parametrize("plan", cell_plans(4, 2), ids=lambda plan: f"{plan.kind}-{plan.channels}")
 def test_mixture_is_the_weighted_sum(plan: CellPlan) -> None:
     """A mixed cell equals its graph written out: per edge the sum over all eight operations times their weights."""
-    torch.manual_seed(0)
     cell = ProxyCell(plan, CellSpace())
     unsettled(cell)
     older, newer = inputs(plan)
@@ -206,7 +204,6 @@ def test_parameters(name: str, stride: int, channels: int) -> None:
 @pytest.mark.parametrize("apply", [True, False])
 def test_factorized_reduce(apply: bool, size: tuple[int, int]) -> None:
     """Two stride-2 1x1 convolutions, the second shifted by a pixel on both axes, then the norm, unless it is off."""
-    torch.manual_seed(0)
     module = FactorizedReduce(6, 4, affine=True, norm=apply)
     unsettled(module)
     x = images_operations(6, size)
@@ -268,7 +265,6 @@ def test_operations_leave_memory_whole() -> None:
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_separable(kernel: int, stride: int) -> None:
     """Twice ReLU, depthwise, pointwise, norm; only the first time with the stride."""
-    torch.manual_seed(0)
     module = make_operation(f"sep_conv_{kernel}x{kernel}", 4, stride, affine=True)
     unsettled(module)
     assert isinstance(module, nn.Sequential)

@@ -260,6 +260,7 @@ def test_other_backbones_are_refused(backbone: str, told: str) -> None:
     assert error.value.remedy == "choose one with -o backbone=mlp or -o backbone=den_mlp"
 
 
+@in_double
 def test_group_sparsity_removes_useless_units() -> None:
     """Units are drawn to a target t by the gradient of |w - t|^2 / 2, with a group penalty of 1: those of |t| < 1 end
     at exactly 0 and go, that of |t| = 5 ends at t (1 - 1/5) and stays."""

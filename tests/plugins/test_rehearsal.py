@@ -81,7 +81,6 @@ def after_a_task(name: str, **options: Any) -> tuple[Any, dict[str, Any]]:
 @pytest.mark.parametrize("scenario", ["task", "class"])
 def test_er_ace_asks_new_images_among_their_classes(scenario: str) -> None:
     """``(CE of the batch, as if there were its classes only + CE of the memory) / 2``, image by image."""
-    torch.manual_seed(0)
     logits = torch.randn(3, 6 if scenario == "class" else 3, dtype=torch.float64)
     y = torch.tensor([2, 0, 2])
     strategy, _ = after_a_task("er_ace")
@@ -269,7 +268,6 @@ def drawn(classes: int, each: int = 40, pixels: int = 6) -> tuple[Tensor, Tensor
 
 def test_images_that_are_all_the_same() -> None:
     """Their covariance is rounding alone, which has no inverse; rehearsals show one image again and again."""
-    torch.manual_seed(0)
     for _ in range(20):
         model = Discriminant(256, [2], "class")
         model.begin_task(0)

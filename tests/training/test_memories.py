@@ -62,7 +62,6 @@ def expect_uniform(counts: Counter[int], images: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_reservoir_is_a_uniform_sample(size: int) -> None:
     """Whatever the batches: each of 5 images is among the 2 kept equally often."""
-    torch.manual_seed(0)
     counts: Counter[int] = Counter()
     for _ in range(600):
         memory = Reservoir(2)
@@ -75,7 +74,6 @@ def test_reservoir_is_a_uniform_sample(size: int) -> None:
 
 def test_reservoir_keeps_images_whole() -> None:
     """All that is remembered of an image stays together, whatever is replaced."""
-    torch.manual_seed(0)
     memory = Reservoir(6)
     for first in range(0, 60, 8):
         memory.begin_task(table([0], first // 8))
@@ -195,7 +193,6 @@ def test_herded_images_of_each_class_in_their_order() -> None:
 @pytest.mark.parametrize("make", ALL)
 def test_state_comes_back_to_the_bit(make: Any) -> None:
     """The state is a copy; a memory that was made again from it goes on as the first one does."""
-    torch.manual_seed(0)
     one, other = make(), make()
     assert difference(one.state_dict(), other.state_dict()) is None and len(one) == 0
     show(one, table([0, 1, 2] * 4), table([0, 1] * 4, 1, 12))
@@ -240,7 +237,6 @@ def flipping() -> Augmenter:
 @pytest.mark.parametrize("make", ALL)
 def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
     """Anew each time; in the memory, and in its bytes, they are as they were."""
-    torch.manual_seed(0)
     memory = show(make(), table([0] * 7, augmenter=flipping()))
     found = torch.cat([memory.draw(7).x for _ in range(20)])[:, 0, 0]
     mirrored = found[:, 0] > found[:, 1]
@@ -253,7 +249,6 @@ def test_images_of_tasks_are_augmented_when_drawn(make: Any) -> None:
 
 
 def test_draws_are_uniform_and_without_repetition() -> None:
-    torch.manual_seed(0)
     memory, counts = show(Balanced(9), table([0] * 9)), Counter[int]()
     for _ in range(400):
         drawn = memory.draw(4)
@@ -265,7 +260,6 @@ def test_draws_are_uniform_and_without_repetition() -> None:
 
 def test_classes_of_learners_that_are_not_told_tasks_are_one() -> None:
     """A class that comes back has one share, and its sample is uniform over both tasks."""
-    torch.manual_seed(0)
     counts: Counter[int] = Counter()
     for _ in range(400):
         memory = show(Balanced(8), *(table([0] * 6 + [1] * 6, task, 12 * task, hides_task=True) for task in range(2)))
