@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel, freeze
+from seu_bench.models.answers import path_checksum
 from seu_bench.models.multihead import not_learned, out_of_turn
 from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 from seu_bench_methods.packnet import largest
@@ -78,6 +79,8 @@ class GrownModel(MultiHeadModel):
     Raises:
         RequestError: the backbone has no weights.
     """
+
+    paths_stay = True
 
     def __init__(self, build: Callable[[int], tuple[nn.Module, int]], classes: Sequence[int]) -> None:
         super().__init__(classes)
@@ -197,6 +200,11 @@ class GrownModel(MultiHeadModel):
             blocks = (weight.detach()[block(shape)] for weight, shape in each(weights, part.shapes))
             weights = nn.ParameterList(map(nn.Parameter, blocks))
         return nn.ModuleList([weights, part])
+
+    def path_checksum(self, task: int) -> int:
+        """That of the task's part and of the weights that it computes with, or of the network for one task alone."""
+        path = self.part(task) if self.individual is None else self.individual
+        return path_checksum(path, {id(it): it for it in self.task_weights(task).values()})
 
     def alone(self, task: int) -> GrownModel:
         """A copy that computes the task with a plain network, and has no others."""

@@ -17,7 +17,9 @@ from seu_bench import Method
 from seu_bench.config import BackboneOptions, Schedule, SelectingOptions, TaskInferenceOptions, TuningGrid
 from seu_bench.errors import RequestError
 from seu_bench.models import MultiHeadModel, freeze
+from seu_bench.models.answers import path_checksum
 from seu_bench.models.multihead import not_learned, out_of_turn
+from seu_bench.models.walk import named_state
 from seu_bench.training import Phase, StrategyContext, TaskData, TrainingStage, build_backbone
 from seu_bench_kit import pack_bits, packed_bytes, unpack_bits
 
@@ -67,6 +69,7 @@ class MaskedModel(MultiHeadModel):
         RequestError: the backbone has no weights.
     """
 
+    paths_stay = True
     masks: Tensor
 
     def __init__(self, backbone: nn.Module, features: int, classes: Sequence[int]) -> None:
@@ -148,6 +151,11 @@ class MaskedModel(MultiHeadModel):
     def task_module(self, task: int) -> nn.Module:
         """The backbone, whatever the masks take of it, and the task's head."""
         return nn.ModuleList([self.backbone, self.heads[task]])
+
+    def path_checksum(self, task: int) -> int:
+        """As of the base, by what the task computes with in place of the backbone's own."""
+        own, found = named_state(self.backbone), self.masked_weights(task)
+        return path_checksum(self.task_module(task), {id(own[name]): it for name, it in found.items()})
 
     def alone(self, task: int) -> Self:
         """A copy whose other weights are 0, which computes the task without masks."""

@@ -34,16 +34,19 @@ def checksums(tensors: Iterable[Tensor]) -> list[int]:
     return [hash((it.shape, it.tobytes())) for it in raw]
 
 
-def path_checksum(path: nn.Module) -> int:
-    """Return the hash of what a path computes by: modules, their modes and hooks, parameters and buffers."""
+def path_checksum(path: nn.Module, instead: dict[int, Tensor] | None = None) -> int:
+    """Return the hash of what a path computes by: modules, their modes and hooks, and tensors, by their ``id`` others
+    ``instead`` of some."""
     parts = [it for it in path.modules() if type(it) is not nn.ModuleList]  # which are made to be looked at
     told = [(id(it), it.training, len(it._forward_hooks), len(it._forward_pre_hooks)) for it in parts]
-    held = [tensor for it in parts for own in (it._parameters, it._buffers) for tensor in own.values()]
-    return hash((*told, *checksums(tensor for tensor in held if tensor is not None)))
+    named = (item for it in parts for own in (it._parameters, it._buffers) for item in own.items())
+    # Of torch's count of batches, which a network of all tasks goes on with, no answer hangs.
+    held = {id(it): it for name, it in named if it is not None and name != "num_batches_tracked"}
+    return hash((*told, *checksums((held | (instead or {})).values())))
 
 
 class Answers:
-    """Logits of a task's test images on paths that stay as they are, read back while :func:`path_checksum` is the same.
+    """Logits of a task's test images on paths that stay as they are, read back while the path's checksum is the same.
 
     It is asked where a pass over the images begins, each time. Batches are known by their tag, as those of the feature
     cache are, so that images that were changed are computed.
@@ -57,10 +60,11 @@ class Answers:
         self.images = replace(images, sample_ids=SampleIds(self, torch.arange(len(images))))
         self._known: dict[int, tuple[int, dict[tuple[int, int], Tensor]]] = {}
 
-    def get(self, numbers: Tensor, task: int, path: nn.Module, compute: Callable[[], Tensor]) -> Tensor:
-        """Return what ``path`` answers for a batch, the images of these ``numbers``, as if they were of ``task``."""
+    def get(self, numbers: Tensor, task: int, checksum: Callable[[], int], compute: Callable[[], Tensor]) -> Tensor:
+        """Return what a path of this ``checksum`` computes for a batch, the images of these ``numbers``, as if they
+        were of ``task``."""
         first = int(numbers[0])
-        if first == 0 and (state := path_checksum(path)) != self._known.get(task, (None,))[0]:
+        if first == 0 and (state := checksum()) != self._known.get(task, (None,))[0]:
             self._known[task] = state, {}
         answers = self._known[task][1]
         if (place := (first, len(numbers))) not in answers:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seu_bench.data.images import sample_ids_of
 from seu_bench.errors import RunError
-from seu_bench.models.answers import Answers
+from seu_bench.models.answers import Answers, path_checksum
 from seu_bench.models.walk import lies_on
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class MultiHeadModel(MultiTaskModule):
     #: Whether some layers are frozen while later tasks are learned, whose outputs come from :meth:`cached_features`.
     has_frozen_layers = False
 
-    #: Whether a learned task's logits hang on its :meth:`task_module` alone, which no later task is to change. They are
-    #: then computed again only where it did change: see :class:`~seu_bench.models.answers.Answers`.
+    #: Whether a learned task's logits hang on what :meth:`path_checksum` looks at alone, which no later task is to
+    #: change. They are then computed again only where it did: see :class:`~seu_bench.models.answers.Answers`.
     paths_stay: bool = False
 
     feature_cache: FeatureCache | None = None
@@ -86,7 +86,7 @@ class MultiHeadModel(MultiTaskModule):
         if ids is None or not isinstance(ids.owner, Answers) or self.training:
             return self.forward_single_task(images, first)
         compute = partial(self.forward_single_task, images, first)
-        return ids.owner.get(ids.numbers, first, self.task_module(first), compute)
+        return ids.owner.get(ids.numbers, first, partial(self.path_checksum, first), compute)
 
     def forward_mixed(self, images: Tensor, task_labels: Tensor) -> Tensor:
         """Logits ``[N, widest head present]`` of a batch of several tasks."""
@@ -99,6 +99,11 @@ class MultiHeadModel(MultiTaskModule):
     def task_module(self, task: int) -> nn.Module:
         """Everything on the path of ``task``: its parameters are the task's active ones."""
         raise NotImplementedError(f"{type(self).__name__} has no task_module(task)")
+
+    def path_checksum(self, task: int) -> int:
+        """A number that is another where anything is that a learned task's logits hang on; by default that of its
+        :meth:`task_module`."""
+        return path_checksum(self.task_module(task))
 
     def trainable_module(self, task: int) -> nn.Module:
         """The part of it that is trained when ``task`` is learned; all of it by default."""

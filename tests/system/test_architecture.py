@@ -81,7 +81,7 @@ def test_no_circle_in_plugins(folder: Path) -> None:
 #: Lines that a room may have; the modules beside the rooms count together. To raise one is a decision, which
 #: docs/explanation/decisions.md gives the reason of.
 BUDGETS = {
-    "beside": 1_093, "cli": 2_886, "config": 2_030, "data": 3_970, "engine": 4_630, "models": 1_563, "plugin": 1_382,
+    "beside": 1_093, "cli": 2_886, "config": 2_030, "data": 3_970, "engine": 4_630, "models": 1_571, "plugin": 1_382,
     "results": 4_479, "sweeps": 1_600, "testing": 1_750, "training": 3_163, "utils": 1_187,
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 17_797), ("tests", 39_773), ("scripts", 6_489)):
+    for folder, most in (("plugins", 17_809), ("tests", 39_802), ("scripts", 6_489)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 
