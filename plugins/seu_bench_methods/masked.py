@@ -129,15 +129,18 @@ class MaskedModel(MultiHeadModel):
         Raises:
             RunError: the task was not learned yet.
         """
-        if task_label == self.learning:
-            weights = self.learning_weights()
-        elif 0 <= task_label < len(self.masks):
-            weights = self.masked_weights(task_label)
-        else:
-            raise not_learned(task_label, "weights")
+        weights = self.task_weights(task_label)
         features = functional_call(self.backbone, weights, (x,)) if weights else self.backbone(x)
         logits: Tensor = self.heads[task_label](features)
         return logits
+
+    def task_weights(self, task: int) -> dict[str, Tensor]:
+        """What a task computes with in place of the backbone's own."""
+        if task == self.learning:
+            return self.learning_weights()
+        if not 0 <= task < len(self.masks):
+            raise not_learned(task, "weights")
+        return self.masked_weights(task)
 
     def learning_weights(self) -> dict[str, Tensor]:
         """What the task that is being learned computes with in place of the backbone's own; by default nothing."""
@@ -154,8 +157,8 @@ class MaskedModel(MultiHeadModel):
 
     def path_checksum(self, task: int) -> int:
         """As of the base, by what the task computes with in place of the backbone's own."""
-        own, found = named_state(self.backbone), self.masked_weights(task)
-        return path_checksum(self.task_module(task), {id(own[name]): it for name, it in found.items()})
+        own, module = named_state(self.backbone), self.task_module(task)
+        return path_checksum(module, {id(own[name]): it for name, it in self.task_weights(task).items()})
 
     def alone(self, task: int) -> Self:
         """A copy whose other weights are 0, which computes the task without masks."""

@@ -92,7 +92,7 @@ def test_rooms_keep_their_budgets() -> None:
     for module in MODULES.values():
         lines[module.room if (ROOT / CORE / module.room).is_dir() else "beside"] += module.lines
     assert {room: count for room, count in lines.items() if count > BUDGETS[room]} == {}
-    for folder, most in (("plugins", 17_809), ("tests", 39_802), ("scripts", 6_489)):
+    for folder, most in (("plugins", 17_812), ("tests", 39_807), ("scripts", 6_489)):
         assert sum(len(path.read_text("utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")) <= most, folder
 
 
