@@ -18,6 +18,7 @@ from seu_bench.training.monitoring import AccuracyMatrix, SilentLogger
 setup_module, teardown_module = one_thread, all_threads
 
 MASKED = ("packnet", "wsn", "supsup", "cpg")
+STAY = ("seu", "pnn", "ltg", "mntdp", "pathnet", "independent", "linear", *MASKED)
 OPTIONS: dict[str, dict[str, Any]] = {name: {"backbone": "conv4"} for name in MASKED}
 OPTIONS |= {"seu": {"cells": 3, "channels": 2}, "pnn": {"width": 0.05}}
 NEW = {"searcher": "random", "creator": "all_new"}
@@ -56,9 +57,6 @@ def by_hand(model: Any) -> list[float]:
         with torch.no_grad():
             found.append(float((model.eval().forward_single_task(x, task).argmax(dim=1) == y).double().mean()))
     return found
-
-
-STAY = ["seu", "pnn", "ltg", "mntdp", "pathnet", "independent", "linear", *MASKED]
 
 
 @pytest.mark.parametrize("name", [*STAY, "naive"])
